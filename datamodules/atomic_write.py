@@ -18,11 +18,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # full disk, exceeded quota, o
 
 @contextmanager
 def naming_full_disk(path: Path) -> Iterator[None]:
-    """Add the path to errors of a full disk, which do not have it.
-
-    Raises:
-        UserError: if the disk is full.
-    """
+    """Raise errors of `FULL` in the block as a `UserError` with the path, which they lack."""
     try:
         yield
     except OSError as error:
@@ -34,7 +30,7 @@ def naming_full_disk(path: Path) -> Iterator[None]:
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[IO[str]]:
-    """Open a text file (UTF-8) that replaces `path` when the block ends, and is removed when the block raises.
+    """Open a temporary text file (UTF-8) that replaces `path` when the block ends, and is removed if the block raises.
 
     Only one process at a time may write a path: the temporary name does not depend on the process, so that the next
     writer overwrites the leftovers of a killed one. Line ends are not converted.
@@ -44,12 +40,12 @@ def atomic_file(path: Path) -> Iterator[IO[str]]:
         OSError: if it cannot be written for another reason.
     """
     partial = path.with_name(f".{path.name}.part")
-    partial.unlink(missing_ok=True)  # not through a link of that name, which a folder of somebody else may have
+    partial.unlink(missing_ok=True)  # so that nothing is written through a link that another user placed there
     try:
         with naming_full_disk(path), partial.open("x", newline="", encoding="utf-8") as file:
             yield file
         partial.replace(path)
-    except BaseException:
+    except BaseException:  # also Ctrl-C
         partial.unlink(missing_ok=True)
         raise
 
@@ -66,24 +62,25 @@ LOCK = ".builders.lock"
 
 @contextmanager
 def builders_lock(folder: Path, prefix: str = BUILDING) -> Iterator[None]:
-    """Hold a lock that all builders in a folder share, which is created if needed.
+    """Hold a lock that all processes which build something in a folder share; the folder is created if needed.
 
-    A builder without concurrent ones first removes leftovers, whose names begin with `prefix`. A lock is released when
-    its owner ends for any reason, so that incomplete files are leftovers if no lock is held.
+    A process that is alone first removes the leftovers of killed ones, whose names begin with `prefix`. The system
+    releases a lock when its process ends for any reason, so that incomplete files are leftovers if no lock is held.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK
     descriptor = open_lock(path)
     try:
-        with suppress(PermissionError):  # all users who may write to a shared cache may lock it
+        # all users who may write to a shared cache may lock it; only the owner of the file can change its permissions
+        with suppress(PermissionError):
             os.fchmod(descriptor, folder.stat().st_mode & 0o666)
-        if lock_file(descriptor, path):  # there is no other builder
+        if lock_file(descriptor, path):  # exclusive, which succeeds if no other process builds here
             for leftover in folder.glob(f"{prefix}*"):
                 if leftover.is_dir():
                     shutil.rmtree(leftover, ignore_errors=True)
                 else:
                     leftover.unlink(missing_ok=True)
-        lock_file(descriptor, path, shared=True, wait=math.inf)
+        lock_file(descriptor, path, shared=True, wait=math.inf)  # another process may be removing leftovers
         yield
     finally:
         release_lock(descriptor)
@@ -97,7 +94,7 @@ def building_folder(parent: Path) -> Iterator[Path]:
         UserError: if the disk is full.
     """
     with naming_full_disk(parent), builders_lock(parent):
-        building = parent / f"{BUILDING}{uuid4().hex}"  # not by tempfile: others may read a shared cache
+        building = parent / f"{BUILDING}{uuid4().hex}"  # not by `tempfile`, whose folders only their owner can read
         building.mkdir()
         try:
             yield building
@@ -116,6 +113,6 @@ def appearing_folder(folder: Path) -> Iterator[Path]:
         yield building
         try:
             building.rename(folder)
-        except OSError:  # another process was first, with the same content
-            if not folder.is_dir():
+        except OSError:
+            if not folder.is_dir():  # otherwise another process was first, with the same content
                 raise

@@ -12,10 +12,7 @@ T = TypeVar("T")
 
 
 def on_host() -> Any:
-    """Return a dataclass field whose tensor stays in host memory, such as lengths for packing or control flow.
-
-    Reading them on the host needs no synchronization with the device.
-    """
+    """Return a dataclass field whose tensor stays in host memory, where control flow reads it without a wait."""
     return field(metadata={"host": True})
 
 
@@ -25,9 +22,8 @@ class Batch:
 
     ids: list[str]  # ids of the documents
     references: list[list[list[str]]]  # reference summaries of each document, each a list of sentences
-    # weight of the loss of this rank in training on several ranks: its number of documents times the number of ranks,
-    # divided by the documents of all ranks, so that the mean over ranks is the mean over documents. It is 0 for a rank
-    # that has none of the last documents of an epoch and repeats others.
+    # weight of the loss of this rank among several: its number of documents times the number of ranks, divided by the
+    # documents of all ranks, so that the mean over ranks is that over documents; 0 for a rank that repeats a document
     weight: float = field(default=1.0, kw_only=True)
     # weight of the loss among the batches that are accumulated for one optimizer step: the documents of all ranks times
     # `accumulate_grad_batches`, by which Lightning divides, divided by the documents of those batches, so that the step
@@ -44,18 +40,17 @@ class Batch:
         """Factor of the loss in training."""
         return self.weight * self.accumulation_weight
 
-    def _map(self, change) -> Self:
-        on_device = [f.name for f in fields(self) if not f.metadata.get("host")]
-        values = {name: getattr(self, name) for name in on_device}
-        return replace(self, **{name: change(value) for name, value in values.items() if isinstance(value, Tensor)})
+    def _map(self, function) -> Self:
+        """Return a copy with a function applied to each tensor, except fields marked `on_host`."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if not f.metadata.get("host")}
+        return replace(self, **{name: function(value) for name, value in values.items() if isinstance(value, Tensor)})
 
     def to(self, device: torch.device | str, non_blocking: bool | None = None) -> Self:
         """Return a copy on a device, except fields marked `on_host`.
 
-        By default, copies to the CPU (and to MPS) are complete on return, as they could be read too early. Lightning
-        passes no `non_blocking`.
+        By default, only copies to the CPU (and MPS) are complete on return, as they could be read too early otherwise.
         """
-        if non_blocking is None:
+        if non_blocking is None:  # as in the call of Lightning
             non_blocking = torch.device(device).type not in ("cpu", "mps")
         return self._map(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
@@ -82,25 +77,25 @@ class SourceTargetBatch(TargetBatch):
 
 
 def pad(rows: list[list[int]] | list[list[float]], value: int = 0, dtype: torch.dtype = torch.long) -> Tensor:
-    """Pad rows of ids or numbers on the right to a tensor [B, longest row] with at least one column."""
-    width = max(1, *(len(row) for row in rows)) if rows else 1
+    """Pad rows of ids or numbers on the right with `value` to a tensor [B, longest row] of at least one column."""
+    width = max([1, *(len(row) for row in rows)])
     return torch.tensor([row + [value] * (width - len(row)) for row in rows], dtype=dtype)
 
 
 def pair_mask(pairs: Sequence[Sequence[Any]], size: int) -> Tensor:
-    """Return the symmetric mask [B, L, L] of pairs in each document, given as tuples or as one flat list of indices."""
+    """Return a symmetric mask [B, L, L] of pairs of indices in each document, or of flat lists of them; `size` is L."""
     mask = torch.zeros(len(pairs), size, size, dtype=torch.bool)
-    for number, of_document in enumerate(pairs):
-        first, second = torch.tensor(of_document, dtype=torch.long).view(-1, 2).unbind(1)
-        mask[number, first, second] = mask[number, second, first] = True
+    for document, indices in enumerate(pairs):
+        first, second = torch.tensor(indices, dtype=torch.long).view(-1, 2).unbind(1)  # [pairs] each
+        mask[document, first, second] = mask[document, second, first] = True
     return mask
 
 
 def target_fields(targets: list[list[int]], padding: int) -> dict[str, Tensor]:
-    """Return the fields of `TargetBatch`."""
-    lengths = torch.tensor([len(target) for target in targets])
+    """Return the fields of `TargetBatch` from the ids of each summary and the id of the padding symbol."""
+    lengths = torch.tensor([len(target) for target in targets])  # [B]
     target = pad(targets, padding)  # [B, T]
-    real = torch.arange(target.shape[1]) < lengths[:, None]
+    real = torch.arange(target.shape[1]) < lengths[:, None]  # True at tokens, [B, T]
     return {"target": target, "target_lengths": lengths, "target_rows": real.flatten().nonzero().squeeze(1)}
 
 
@@ -112,13 +107,13 @@ def pools(items: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 def groups_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
-    """Yield indices of documents in groups of similar length.
+    """Yield indices of documents in groups of similar length, the shortest first.
 
-    A group has at most `max_tokens` tokens with padding; a longer document is a group of its own.
+    A group has at most `max_tokens` tokens, padding included; a longer document is a group by itself.
     """
     group: list[int] = []
     for index in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if group and (len(group) + 1) * lengths[index] > max_tokens:
+        if group and (len(group) + 1) * lengths[index] > max_tokens:  # this document is the longest of the group
             yield group
             group = []
         group.append(index)

@@ -39,8 +39,7 @@ class SentenceData(EncoderData):
         max_source: maximal number of tokens of a document, in whole sentences; None for no limit.
         piece: maximal number of tokens of a sentence after one head symbol; longer sentences are split into pieces,
             each with a head symbol.
-
-    The other arguments are those of `SummarizationData`.
+        shared: arguments of `SummarizationData`.
 
     Raises:
         ValueError: if a number is too small.
@@ -63,7 +62,7 @@ class SentenceData(EncoderData):
         return {"version": 1, "max_source": self.max_source, "piece": self.piece}
 
     def encode(self, document: Document) -> dict[str, Any]:
-        pieces = self.tokenizer.pieces(document.sentences, self.piece, self.max_source)
+        pieces = self.tokenizer.pieces(document.sentences, self.piece, self.max_source)  # of whole sentences
         # The rest is encoded only to count its tokens; counts include head and end symbols of sentences.
         truncated = self.tokenizer.pieces(document.sentences[pieces.sentences :], self.piece).tokens
         counts = count_source(document, len(pieces.tokens), len(pieces.tokens) + len(truncated), pieces.sentences)
@@ -80,7 +79,8 @@ class SentenceData(EncoderData):
         return text_limits(self.max_source)
 
     def token_fields(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return the fields of `SentenceBatch`."""
+        """Return the fields of `SentenceBatch` from encoded documents."""
+        # by document: the index of the sentence of each token, and 1 at the first token of each piece
         owner, heads = zip(*(by_token(len(row["tokens"]), row["starts"], row["owners"]) for row in rows))
         return {
             "ids": [row["id"] for row in rows],
@@ -118,8 +118,7 @@ class ExtractiveData(SentenceData):
         oracle_counts: `all` or `set`, see `greedy_oracle`; PreSumm's labels are those of `set` without stems.
         min_words: shorter sentences are read, but neither labelled nor selected, unless all are shorter.
         max_words: the same for longer sentences.
-
-    The other arguments are those of `SummarizationData`.
+        shared: arguments of `SummarizationData`.
 
     Raises:
         ValueError: if a number is too small.
@@ -149,8 +148,8 @@ class ExtractiveData(SentenceData):
         return super().feature_settings() | {"version": 2} | {name: getattr(self, name) for name in names}
 
     def on_new_features(self, split: str) -> None:
-        """Warn if no document has a label."""
-        first = self.features(split).select_columns(["references", "labels"])[:1000]
+        """Warn if no sentence is labelled, although there are references: the language is probably another one."""
+        first = self.features(split).select_columns(["references", "labels"])[:1000]  # enough to tell, and fast
         if any(first["references"]) and not any(map(any, first["labels"])):
             warnings.warn(
                 f"{split}: no sentence of the first {counted(len(first['labels']), 'document')} shares a word with its "
@@ -159,15 +158,16 @@ class ExtractiveData(SentenceData):
             )
 
     def encode(self, document: Document) -> dict[str, Any]:
+        """Return the features of a document, with oracle labels and ROUGE scores of its sentences."""
         features = super().encode(document)
         sentences = features["sentences"]
         words = [self.language.tokenize(sentence) for sentence in sentences]
-        usable = [self.min_words <= len(tokens) <= (self.max_words or len(tokens)) for tokens in words]
+        usable = [self.min_words <= len(tokens) <= (self.max_words or len(tokens)) for tokens in words]  # or any
         usable = usable if any(usable) else [True] * len(sentences)
         # Sentences that may not be selected are empty for the oracle, so that indices stay the same.
         candidates = [sentence if is_usable else "" for sentence, is_usable in zip(sentences, usable)]
-        references = [reference for reference in document.references if any(map(str.split, reference))]
-        chosen = []
+        references = [reference for reference in document.references if any(map(str.split, reference))]  # with a word
+        chosen = []  # indices of the sentences of the oracle summary
         if references:
             options = (self.oracle_sentences, self.oracle_stem, self.oracle_counts, self.language.code)
             chosen = greedy_oracle(candidates, references, *options)
@@ -175,17 +175,17 @@ class ExtractiveData(SentenceData):
             "usable": usable,
             "labels": [int(index in chosen) for index in range(len(sentences))],
             "gains": sentence_scores(candidates, references, language=self.language.code),
-            "shared": [index for pair in pairs_with_common_ngram(words) for index in pair],
+            "shared": [index for pair in pairs_with_common_ngram(words) for index in pair],  # flat, for Arrow
         }
 
     def collate(self, rows: list[dict[str, Any]]) -> ExtractiveBatch:
         sentences = [row["sentences"] for row in rows]
-        counts = torch.tensor([*map(len, sentences)])
-        width = max(1, int(counts.max()))
+        counts = torch.tensor([*map(len, sentences)])  # number of sentences of each document, [B]
+        width = max(1, int(counts.max()))  # at least one column for a batch of empty documents, as in `pad`
         return ExtractiveBatch(
             **self.token_fields(rows),
             starts=[row["starts"] for row in rows],
-            mask=torch.arange(width) < counts[:, None],
+            mask=torch.arange(width) < counts[:, None],  # [B, L]
             candidates=pad([[*map(int, row["usable"])] for row in rows]).bool(),
             labels=pad([row["labels"] for row in rows]).float(),
             gains=pad([row["gains"] for row in rows], dtype=torch.float),

@@ -20,8 +20,7 @@ class BertSumAbsData(SentenceData):
 
     Args:
         max_target: maximal number of tokens of a summary, end symbol included.
-
-    The other arguments are those of `SentenceData`.
+        shared: arguments of `SentenceData`.
 
     Raises:
         ValueError: if a number is too small.
@@ -39,7 +38,7 @@ class BertSumAbsData(SentenceData):
     ) -> None:
         super().__init__(corpus, vocab_size, checkpoint, **shared)
         if max_target < 2:
-            raise ValueError(f"data.max_target must be at least 2, got {max_target}")
+            raise ValueError(f"data.max_target must be at least 2, got {max_target}")  # a token and the end symbol
         self.max_target = max_target
 
     def truncation_limits(self) -> dict[str, str]:
@@ -49,7 +48,8 @@ class BertSumAbsData(SentenceData):
         return super().feature_settings() | {"max_target": self.max_target}
 
     def encode(self, document: Document) -> dict[str, Any]:
-        features, reference = super().encode(document), self.tokenizer(" ".join(document.reference))[0]
+        features = super().encode(document)
+        reference, _ = self.tokenizer(" ".join(document.reference))  # ids, without their offsets
         features["target"], counts = truncate_target(reference, self.max_target, self.tokenizer.stop)
         features[COLUMN] |= counts
         return features

@@ -41,9 +41,9 @@ def default_cache() -> Path:
     if named := os.environ.get("PRECIS_CACHE"):
         if Path(named).is_file():
             raise UserError(f"{named}: a file, but PRECIS_CACHE names the folder of caches; name another one")
-        return Path(named)  # several users may share this folder, so its permissions are left alone
+        return Path(named)  # several users may share this folder, so that its permissions are not changed
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "precis"
-    with suppress(OSError):  # reported with the path when something is written
+    with suppress(OSError):  # an error is reported with the path as soon as something is written to the folder
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
 
@@ -58,6 +58,8 @@ def list_entries(folder: Path) -> Iterator[CacheEntry]:
 
 
 def _measure(kind: Kind, path: Path) -> CacheEntry:
+    """Return the entry of a file or folder, with the size of its files and their latest use."""
     stats = [file.stat() for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file()]
+    # the time of a change, too: file systems mounted with `noatime` do not record the last access
     last_used = max((max(stat.st_atime, stat.st_mtime) for stat in stats), default=path.stat().st_mtime)
     return CacheEntry(kind, path, sum(stat.st_size for stat in stats), last_used)

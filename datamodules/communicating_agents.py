@@ -22,24 +22,25 @@ class CommunicatingAgentsBatch(WordsBatch):
 
 
 def even_parts(words: int, agents: int) -> list[int]:
-    """Return lengths of contiguous parts that differ by at most one; with fewer words than agents, one word each."""
+    """Return the numbers of words, which differ by at most one, of the parts of a text; no part is without words."""
     agents = min(agents, words)
-    return [words // agents + (part < words % agents) for part in range(agents)]
+    return [words // agents + (part < words % agents) for part in range(agents)]  # the first parts take the remainder
 
 
 def paragraph_parts(paragraphs: list[int], agents: int) -> list[int]:
-    """Return the lengths of contiguous parts of whole paragraphs, from the number of words of each, at least 1.
+    """Return the number of words of each part of a text; a part is a sequence of whole paragraphs.
 
-    If there are at most as many paragraphs as agents, each is a part. Otherwise each boundary is the end of a paragraph
-    that is closest to that of an even split, such that every agent has a paragraph.
+    `paragraphs` are their numbers of words, at least 1. If there are at most as many paragraphs as agents, each is a
+    part. Otherwise a part ends with the paragraph whose end is the closest to a boundary of an even split, such that
+    every agent has a paragraph.
     """
     agents = min(agents, len(paragraphs))
-    ends = [0, *accumulate(paragraphs)]
-    boundaries = [0]
+    ends = [0, *accumulate(paragraphs)]  # ends[i]: number of words in the first i paragraphs
+    boundaries = [0]  # number of paragraphs before each part
     for part in range(1, agents):
-        ideal = ends[-1] * part / agents
-        possible = range(boundaries[-1] + 1, len(paragraphs) - (agents - part) + 1)
-        boundaries.append(min(possible, key=lambda boundary: abs(ends[boundary] - ideal)))
+        even_end = ends[-1] * part / agents
+        possible = range(boundaries[-1] + 1, len(paragraphs) - (agents - part) + 1)  # leave one for each later agent
+        boundaries.append(min(possible, key=lambda boundary: abs(ends[boundary] - even_end)))
     boundaries.append(len(paragraphs))
     return [ends[after] - ends[before] for before, after in pairwise(boundaries)]
 
@@ -55,8 +56,7 @@ class CommunicatingAgentsData(WordsData):
         split: `even` parts, which may end anywhere, or parts of whole `sentences` or `paragraphs` of similar length.
         max_source: maximal number of words of a document for all agents together; about 800 in the paper.
         max_target: maximal number of tokens of a summary in the loss, end symbol included.
-
-    The other arguments are those of `WordsData`.
+        shared: arguments of `WordsData`.
     """
 
     batch_type = CommunicatingAgentsBatch
@@ -75,6 +75,7 @@ class CommunicatingAgentsData(WordsData):
         self.agents, self.split = agents, split
 
     def encode(self, document: Document) -> dict[str, Any]:
+        """Return the features of `WordsData`; `paragraphs` has the lengths of sentences if these are split by agent."""
         features = super().encode(document)
         if self.split == "sentences":
             sentences = replace(document, parts=[[sentence] for sentence in document.sentences])
@@ -83,20 +84,24 @@ class CommunicatingAgentsData(WordsData):
 
     def feature_settings(self) -> dict[str, Any]:
         settings = super().feature_settings()
+        # the other two kinds of `split` have the same features, and can share a cache
         return settings | {"split": self.split} if self.split == "sentences" else settings
 
     def parts(self, words: int, paragraphs: list[int]) -> list[int]:
-        """Return the number of words of each agent for a document truncated to `words`."""
+        """Return the number of words of each agent in the first `words`; `paragraphs` are lengths as in `encode`."""
         if self.split == "even":
             return even_parts(words, self.agents)
         ends = [0, *(min(end, words) for end in accumulate(paragraphs))]
-        return paragraph_parts([b - a for a, b in pairwise(ends) if b > a], self.agents)
+        lengths = [end - start for start, end in pairwise(ends) if end > start]  # without those after the first `words`
+        return paragraph_parts(lengths, self.agents)
 
     def arrange(self, sources: list[list[int]], rows: list[dict[str, Any]]) -> tuple[Tensor, Tensor]:
-        parts = [self.parts(len(source), row["paragraphs"]) for source, row in zip(sources, rows)]
-        parts = [sizes + [0] * (self.agents - len(sizes)) for sizes in parts]
-        words_of_agents = []
-        for source, sizes in zip(sources, parts):
-            ends = accumulate(sizes, initial=0)
-            words_of_agents += [source[before:after] for before, after in pairwise(ends)]
-        return pad(words_of_agents, PAD).unflatten(0, (-1, self.agents)), pad(parts)  # [B, M, I], [B, M]
+        """Return `source_extended` [B, M, I] and `lengths` [B, M]: the words of each agent and their number."""
+        lengths = []
+        words_of_agents = []  # B M lists
+        for source, row in zip(sources, rows):
+            sizes = self.parts(len(source), row["paragraphs"])
+            sizes += [0] * (self.agents - len(sizes))  # padding for agents without words
+            lengths.append(sizes)
+            words_of_agents += [source[start:end] for start, end in pairwise(accumulate(sizes, initial=0))]
+        return pad(words_of_agents, PAD).unflatten(0, (-1, self.agents)), pad(lengths)

@@ -27,7 +27,7 @@ class Document:
 
     @property
     def reference(self) -> list[str]:
-        """The first reference, which the loss reads; empty if there is none."""
+        """The sentences of the first reference, which the loss reads; empty if there is none."""
         return self.references[0] if self.references else []
 
     @property
@@ -43,8 +43,8 @@ class Document:
             for sentence in part:
                 position += len(sentence)
                 ends.append(position)
-                position += 1  # a space
-            position += 1 if part else 2  # two line ends between parts, less the space counted above
+                position += 1  # the space after the sentence
+            position += 1 if part else 2  # two line feeds between parts; one replaces the space after a last sentence
         return ends
 
 

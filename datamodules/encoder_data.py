@@ -22,7 +22,7 @@ class TokenizerData(SummarizationData):
 
     def tokenizer_settings(self) -> dict[str, Any]:
         settings = {"kind": self.text_kind, "size": self.vocab_size, "checkpoint": self.checkpoint}
-        if is_local(self.checkpoint):  # whose content may change
+        if is_local(self.checkpoint):  # the content of a folder may change, unlike a released model
             settings["content"] = self.tokenizer_type.of_checkpoint(self.checkpoint).state()
         return settings
 
@@ -39,8 +39,7 @@ class EncoderData(TokenizerData):
         vocab_size: size of a tokenizer that is trained on the corpus, at least 260; with `checkpoint` an upper limit
             for the size of its tokenizer.
         checkpoint: pretrained encoder whose tokenizer is used, see `BertSum`.
-
-    The other arguments are those of `SummarizationData`.
+        shared: arguments of `SummarizationData`.
     """
 
     tokenizer_type, text_kind = EncoderTokenizer, "encoder"

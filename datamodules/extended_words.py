@@ -42,12 +42,11 @@ class WordsData(SummarizationData):
 
     Args:
         vocab_size: V, including four special symbols; a corpus may have fewer words.
-        max_source: words of a document that are read.
-        max_target: tokens of a summary in the loss, end symbol included.
+        max_source: maximum number of words of a document that are read.
+        max_target: maximum number of tokens of a summary in the loss, end symbol included.
         tokenizer: `words`, or `whitespace` for tokenized text.
         lowercase: convert text to lower case.
-
-    The other arguments are those of `SummarizationData`.
+        shared: arguments of `SummarizationData`.
     """
 
     tokenizer_type = Vocabulary
@@ -93,8 +92,8 @@ class WordsData(SummarizationData):
         source, oov_words = vocabulary.extend(words[: self.max_source], self.vocab_size)
         summary = [word for sentence in document.reference for word in vocabulary.tokenize(sentence)]
         target = [*vocabulary.target_ids(summary, oov_words, self.vocab_size), STOP]
-        # ends of paragraphs in the truncated document
         paragraph_lengths = [sum(map(len, part)) for part in parts]
+        # ends of paragraphs in the truncated document
         ends = [min(end, self.max_source) for end in accumulate(paragraph_lengths, initial=0)]
         complete_sentences = whole_units([len(sentence) for sentence in sentences], self.max_source)
         return {
@@ -102,7 +101,7 @@ class WordsData(SummarizationData):
             "oov_words": oov_words,
             "target": target[: self.max_target],
             "length": max(1, len(source)),
-            "paragraphs": [after - before for before, after in pairwise(ends) if after > before] or [1],
+            "paragraphs": [end - start for start, end in pairwise(ends) if end > start] or [1],  # [1] is the word UNK
             COLUMN: count_source(document, len(source), len(words), complete_sentences)
             | {"target_tokens": [min(len(target), self.max_target), len(target)]},
         }
@@ -111,19 +110,18 @@ class WordsData(SummarizationData):
         return {"vocab_size": self.vocab_size, "max_source": self.max_source, "max_target": self.max_target}
 
     def arrange(self, sources: list[list[int]], rows: list[dict[str, Any]]) -> tuple[Tensor, Tensor]:
-        """Return the fields `source_extended` and `lengths` of a batch of truncated sources."""
+        """Return the fields `source_extended` and `lengths` of a batch; `sources` are truncated and `rows` are not."""
         raise NotImplementedError(f"{type(self).__name__} defines neither arrange nor collate")
 
     def collate(self, rows: list[dict[str, Any]]) -> WordsBatch:
-        max_source, max_target = self.lengths_now
+        max_source, max_target = self.lengths_now  # `LengthCurriculum` may truncate more than `encode`
         sources = [row["source"][:max_source] for row in rows]
         # Words that only occur in the truncated end of a source no longer extend the vocabulary. Extended ids follow
         # the order of appearance, so the remaining OOV words come first.
         num_oov = [max(0, max(source) - self.vocab_size + 1) for source in sources]
-        targets = [
-            [UNK if word >= self.vocab_size + n else word for word in row["target"][:max_target]]
-            for row, n in zip(rows, num_oov)
-        ]
+        targets = []
+        for row, n in zip(rows, num_oov):  # words that can no longer be copied from the source become UNK
+            targets.append([UNK if word >= self.vocab_size + n else word for word in row["target"][:max_target]])
         extended, lengths = self.arrange(sources, rows)
         inputs = pad([[START, *words[:-1]] for words in targets], PAD)  # [B, T]
         return self.batch_type(

@@ -9,13 +9,13 @@ import warnings
 from pathlib import Path
 from typing import IO
 
-_owned: set[int] = set()  # descriptors of locks, which a forked worker must not keep when its parent dies
+_owned: set[int] = set()  # descriptors of open lock files; forked workers close their copies, see below
 _without_locks: set[int] = set()  # file systems for which a warning was issued
 
 
 def _in_forked_worker() -> None:
-    """Leave locks and the handling of Ctrl-C to the parent process."""
-    if _owned:
+    """Close the locks of the parent process in a forked worker, and leave Ctrl-C to the parent."""
+    if _owned:  # a process without locks, such as a program that only imports this package, keeps its handling
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     for descriptor in _owned:
         os.close(descriptor)
@@ -29,29 +29,31 @@ def lock_file(file: int | IO, path: Path, shared: bool = False, wait: float = 0.
     """Lock an open file until it is closed.
 
     Args:
-        path: its path, for the warning.
+        path: path of the file, for the warning.
+        shared: whether several processes may hold the lock at the same time; otherwise it is exclusive.
         wait: seconds to wait for another process that holds the lock.
 
     Returns:
-        True if it is locked, and False if another process still holds the lock. None if the file system has no locks,
-        such as NFS without a lock daemon; a warning says so once for each file system.
+        True if the file is locked, and False if another process still holds the lock. None if the file system has no
+        locks, such as NFS without a lock daemon; a warning says so once for each file system.
     """
-    until = time.monotonic() + wait
+    deadline = time.monotonic() + wait
     while True:
         try:
             fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             return True
         except OSError as error:
-            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):  # the codes of a lock that is held
                 _warn(file, path, error)
                 return None
-        if time.monotonic() >= until:
+        if time.monotonic() >= deadline:
             return False
-        time.sleep(0.1)
+        time.sleep(0.1)  # `flock` itself has no time limit
 
 
 def _warn(file: int | IO, path: Path, error: OSError) -> None:
-    device = os.fstat(file if isinstance(file, int) else file.fileno()).st_dev
+    """Warn that the file system of a file has no locks, once for each file system."""
+    device = os.fstat(file if isinstance(file, int) else file.fileno()).st_dev  # number of the file system
     if device not in _without_locks:
         _without_locks.add(device)
         problem = f"{path}: cannot be locked ({error.strerror}); continuing without locks on this file system"
@@ -68,10 +70,10 @@ def open_lock(path: Path) -> int:
 def take_lock(path: Path, wait: float = 0.0) -> int | None:
     """Open a lock file, lock it if its file system has locks, and return its descriptor, for `release_lock`.
 
-    None if another process still holds the lock after `wait` seconds.
+    Return None if another process still holds the lock after `wait` seconds.
     """
     descriptor = open_lock(path)
-    if lock_file(descriptor, path, wait=wait) is False:
+    if lock_file(descriptor, path, wait=wait) is False:  # not None, which is a file system without locks
         release_lock(descriptor)
         return None
     return descriptor
@@ -84,9 +86,9 @@ def release_lock(descriptor: int) -> None:
 
 
 def is_locked(path: Path) -> bool | None:
-    """Return whether a process holds a lock on a file; None if the file system has no locks."""
+    """Return whether a process holds the exclusive lock of a file; None if the file system has no locks."""
     if not path.is_file():
         return False
-    with path.open() as file:
-        free = lock_file(file, path, shared=True)
-    return None if free is None else not free
+    with path.open() as file:  # closing it releases the lock
+        locked_here = lock_file(file, path, shared=True)  # shared, so that two processes can ask at the same time
+    return None if locked_here is None else not locked_here

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def piece_boundaries(sizes: list[int], max_tokens: int) -> list[int]:
-    """Return the boundaries of the pieces of a document: the first sentence of each, and the number of sentences.
+    """Split sentences of `sizes` tokens into pieces, and return the first sentence of each, and the number of all.
 
-    Each piece is as long as possible. A sentence of more than `max_tokens` is a piece by itself; otherwise a piece of a
-    single sentence takes one from a neighbour with more than two, if it fits.
+    Each piece is as long as possible. A sentence of more than `max_tokens` is a piece by itself. Otherwise a piece of a
+    single sentence, which could have no gap, takes one from a neighbor with more than two, if it fits.
     """
     boundaries, tokens = [0], 0
     for i, size in enumerate(sizes):
@@ -38,9 +38,9 @@ def piece_boundaries(sizes: list[int], max_tokens: int) -> list[int]:
         if end - start > 1:
             continue
         if k and start - boundaries[k - 1] > 2 and sum(sizes[start - 1 : end]) <= max_tokens:
-            boundaries[k] -= 1
+            boundaries[k] -= 1  # the last sentence of the piece before
         elif k + 2 < len(boundaries) and boundaries[k + 2] - end > 2 and sum(sizes[start : end + 1]) <= max_tokens:
-            boundaries[k + 1] += 1
+            boundaries[k + 1] += 1  # the first sentence of the piece after
     return boundaries
 
 
@@ -63,8 +63,7 @@ class GapSentenceData(PretrainedSummarizerData):
         unchanged: probability that a selected sentence is not masked; 0.2 in the released models.
         noise: noise of the scores of selection; 0.2 in the last models of the paper.
         draw_seed: seed of the random choices.
-
-    The other arguments are those of `PretrainedSummarizerData`.
+        shared: arguments of `PretrainedSummarizerData`.
 
     Raises:
         ValueError: if an argument is out of bounds.
@@ -91,7 +90,7 @@ class GapSentenceData(PretrainedSummarizerData):
             raise ValueError(f"data.unchanged and data.noise are between 0 and 1; got {unchanged}, {noise}")
         self.ratio, self.max_ratio, self.selection = ratio, max_ratio, selection
         self.unchanged, self.noise, self.draw_seed = unchanged, noise, draw_seed
-        select([], 0, selection)
+        select([], 0, selection)  # raises an error if there is no such selection
 
     def truncation_limits(self) -> dict[str, str]:
         # Documents are split into pieces; only sentences that are longer than the encoder can read are truncated.
@@ -122,41 +121,42 @@ class GapSentenceData(PretrainedSummarizerData):
         if self.tokenizer.mask is None:
             raise UserError("model.encoder.checkpoint: its tokenizer has no mask; name one of PEGASUS, BART or T5")
         encode = partial(_encode_rows, self._for_workers())
-        columns = documents.column_names
+        columns = documents.column_names  # all are replaced, as a batched function returns another number of rows
         return documents.map(encode, batched=True, batch_size=64, remove_columns=columns, **caching)
 
     def tokens_and_sentences(self, document: Document) -> tuple[list[int], list[int]]:
-        """Return the tokens of a document and the sentence of each; the space before a sentence belongs to it."""
-        ids, offsets = self.tokenizer(document.text)
+        """Return the ids of tokens, and the index of the sentence of each, to which the space before it belongs."""
+        ids, offsets = self.tokenizer(document.text)  # offsets are (start, end) in characters
         ends = document.sentence_ends
-        return ids, [min(bisect_left(ends, end), len(ends) - 1) for _, end in offsets]
+        return ids, [min(bisect_left(ends, end), len(ends) - 1) for _, end in offsets]  # also white space at the end
 
     def pieces(self, document: Document) -> Iterator[Document]:
-        """Split a document into pieces of whole sentences that the encoder can read."""
+        """Yield pieces of a document, of whole sentences, that the encoder can read; a short document is one piece."""
         ids, sentence_of_token = self.tokens_and_sentences(document)
         if len(ids) <= self.room:
             yield document
             return
         sizes = np.bincount(sentence_of_token, minlength=len(document.sentences)).tolist()
-        sentences = [(number, text) for number, part in enumerate(document.parts) for text in part]
+        sentences = [(index, text) for index, part in enumerate(document.parts) for text in part]
         for number, (start, end) in enumerate(pairwise(piece_boundaries(sizes, self.room)), start=1):
-            parts = groupby(sentences[start:end], key=lambda pair: pair[0])
+            parts = groupby(sentences[start:end], key=lambda pair: pair[0])  # the sentences of a piece in each part
             yield Document(f"{document.id}#{number}", [[text for _, text in part] for _, part in parts])
 
     def encode(self, document: Document) -> dict[str, Any]:
-        """Return the features of a document or of a part of it; one mask symbol replaces each masked sentence."""
+        """Return the features of a piece of a document; one mask symbol replaces each masked sentence."""
         rng = random.Random(f"{self.draw_seed} {document.id}")
         sentences = document.sentences
-        share = self.ratio if self.max_ratio is None else rng.uniform(self.ratio, self.max_ratio)
-        number = max(0, min(max(1, round(share * len(sentences))), len(sentences) - 1))
+        ratio = self.ratio if self.max_ratio is None else rng.uniform(self.ratio, self.max_ratio)
+        number = max(1, round(ratio * len(sentences)))
+        number = max(0, min(number, len(sentences) - 1))  # leave a sentence to read; 0 for a single sentence, or none
         chosen = select(sentences, number, self.selection, self.noise, rng, self.language.code)
         masked = {i for i in chosen if not self.unchanged or rng.random() >= self.unchanged}
         ids, sentence_of_token = self.tokens_and_sentences(document)
         source = []
-        for before, (sentence, token) in pairwise([(-1, 0), *zip(sentence_of_token, ids)]):
+        for previous, sentence, token in zip([-1, *sentence_of_token], sentence_of_token, ids):
             if sentence not in masked:
                 source.append(token)
-            elif sentence != before[0]:
+            elif sentence != previous:  # the first token of a masked sentence
                 source.append(self.tokenizer.mask)
         gaps = [sentences[i] for i in chosen]
         target = self.tokenizer(" ".join(gaps))[0]
@@ -165,28 +165,21 @@ class GapSentenceData(PretrainedSummarizerData):
 
 
 def _encode_rows(data: GapSentenceData, rows: dict[str, list]) -> dict[str, list]:
-    documents = (as_document(dict(zip(rows, values))) for values in zip(*rows.values()))
+    """Encode the pieces of a batch of documents; `rows` and the result have a list for each column."""
+    documents = (as_document(dict(zip(rows, row))) for row in zip(*rows.values()))
     encoded = [data.encode(piece) for document in documents for piece in data.pieces(document)]
     return {name: [row[name] for row in encoded] for name in encoded[0]}
 
 
 def with_gaps(pieces: "datasets.Dataset", split: str) -> "datasets.Dataset":
-    """Return the pieces with a gap, and warn about the others.
-
-    Raises:
-        UserError: if no piece has one.
-    """
+    """Return the encoded pieces with a gap, and warn about the others; raise a `UserError` if no piece has one."""
     has_gap = np.asarray(pieces["gaps"][:]) > 0
     if has_gap.all():
         return pieces
     gapless = np.flatnonzero(~has_gap)
     if not has_gap.any():
         raise UserError(f"{split}: no document has two sentences; gap sentences need one to mask and one to keep")
-    first = ", ".join(pieces[int(i)]["id"] for i in gapless[:3])
-    ellipsis = ", ..." if len(gapless) > 3 else ""
-    warnings.warn(
-        f"gap sentences, {split}: left out {len(gapless)} of {len(pieces)} pieces of a single sentence: "
-        f"{first}{ellipsis}",
-        stacklevel=2,
-    )
+    examples = ", ".join(pieces[int(i)]["id"] for i in gapless[:3]) + (", ..." if len(gapless) > 3 else "")
+    problem = f"left out {len(gapless)} of {len(pieces)} pieces of a single sentence: {examples}"
+    warnings.warn(f"gap sentences, {split}: {problem}", stacklevel=2)
     return pieces.select(np.flatnonzero(has_gap))

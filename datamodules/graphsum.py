@@ -50,7 +50,7 @@ class GraphTokenizer(SubwordTokenizer):
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
         tokenizer = super().from_state(state)
-        tokenizer.graph = state.get("graph", {})
+        tokenizer.graph = state.get("graph", {})  # absent if the graph learns nothing
         return tokenizer
 
     def save(self, folder: Path) -> None:
@@ -67,7 +67,7 @@ class GraphTokenizer(SubwordTokenizer):
             UserError: if there is no tokenizer, or a file is invalid.
         """
         tokenizer, path = super().load(folder), Path(folder) / cls.graph_file
-        if path.is_file():
+        if path.is_file():  # graphs that learn nothing, such as `similarity` of the document alone, have none
             try:
                 tokenizer.graph = load_json(path.read_text(encoding="utf-8"))
             except ValueError as error:
@@ -91,8 +91,7 @@ class GraphSumData(NeedsParser, TokenizerData):
         paragraphs: definition and selection of paragraphs.
         max_tokens: maximal number of tokens of a paragraph n, separator included.
         max_target: maximal number of tokens of a summary in the loss, end symbol included.
-
-    The other arguments are those of `SummarizationData`.
+        shared: arguments of `SummarizationData`.
     """
 
     batch_type, tokenizer_type, text_kind = GraphSumBatch, GraphTokenizer, "paragraphs"
@@ -121,7 +120,7 @@ class GraphSumData(NeedsParser, TokenizerData):
             raise ValueError(f"data.graph {graph!r} is not one of {', '.join(get_args(GraphName))}; choose one")
         if graph == "rst" and parser is None:
             raise ValueError("data.graph rst needs a parser; name one with data.parser")
-        self._graph, self._parser = graph, parser
+        self._graph, self._parser = graph, parser  # `graph` makes the graph on first use: a parser is slow to load
         self._parses = Path(parses) if parses else self.cache_dir / "parses"
 
     @cached_property
@@ -143,19 +142,21 @@ class GraphSumData(NeedsParser, TokenizerData):
         return super().tokenizer_settings() | {"graph": graph} | self.language.setting
 
     def build_tokenizer(self, train: "datasets.Dataset") -> GraphTokenizer:
+        """Build the tokenizer and fit the graph, whose learned state is stored with it."""
         if self.checkpoint is not None:
-            text = GraphTokenizer.of_checkpoint(self.checkpoint)
+            tokenizer = GraphTokenizer.of_checkpoint(self.checkpoint)
         else:
-            texts = (text for row in train for text in (*row["parts"], *row["references"]))
-            sentences = (f" {sentence}" for text in texts for sentence in text)
-            text = GraphTokenizer.build(sentences, self.vocab_size)
+            texts = (text for row in train for text in (*row["parts"], *row["references"]))  # lists of sentences
+            sentences = (f" {sentence}" for text in texts for sentence in text)  # with a space as in `_tokens`
+            tokenizer = GraphTokenizer.build(sentences, self.vocab_size)
         self.graph.fit(self.paragraphs(document) for document in TableDocuments(train))
-        text.graph = self.graph.state()
-        return text
+        tokenizer.graph = self.graph.state()
+        return tokenizer
 
     def load_tokenizer(self, folder: Path) -> GraphTokenizer:
+        """Load the tokenizer, and set the graph to the learned state that is stored with it."""
         tokenizer = GraphTokenizer.load(folder)
-        if tokenizer.sentence is None:
+        if tokenizer.sentence is None:  # the id of the separator of sentences: a tokenizer of another model has none
             problem = "its tokenizer has no separators <p> and <q>"
             raise UserError(f"{folder}: {problem}; give the folder `text` of a GraphSum run")
         self.graph.load_state(tokenizer.graph)
@@ -166,44 +167,43 @@ class GraphSumData(NeedsParser, TokenizerData):
         return sizes | {"paragraphs": asdict(self.paragraphs), "graph": self.graph.digest()}
 
     def encode(self, document: Document) -> dict[str, Any]:
+        """Return the features of a document: the tokens of L paragraphs, the graph between them, and the target."""
         paragraphs = self.paragraphs(document)
-        # a pretrained encoder has no vector for our separator
+        # a pretrained encoder has no vector for the separator of paragraphs <p>
         separator = self.tokenizer.paragraph if self.checkpoint is None else self.tokenizer.stop
-        tokens = [self._tokens(" ".join(sentences)) for sentences in paragraphs.texts]
+        tokens = [self._tokens(" ".join(sentences)) for sentences in paragraphs.texts]  # (ids, offsets) by paragraph
         source = [[*ids[: self.max_tokens - 1], separator] for ids, _ in tokens]
         sentences = [[*self._tokens(sentence)[0], self.tokenizer.sentence] for sentence in document.reference]
-        flat = [token for sentence in sentences for token in sentence][:-1]  # no separator after the last sentence
-        target, target_counts = truncate_target(flat, self.max_target, self.tokenizer.stop)
+        reference = [token for sentence in sentences for token in sentence][:-1]  # without a separator at the end
+        target, target_counts = truncate_target(reference, self.max_target, self.tokenizer.stop)
         return {
             "source": source,
-            "graph": self.graph(paragraphs).flatten().tolist(),
+            "graph": self.graph(paragraphs).flatten().tolist(),  # [L L]
             "target": target,
-            "length": len(source) * max(map(len, source)),
+            "length": len(source) * max(map(len, source)),  # tokens and padding of the document in a batch
             COLUMN: self._counts(paragraphs, tokens) | target_counts,
         }
 
     def _tokens(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """Return subwords and character offsets."""
+        """Return the ids of subwords and their offsets (start, end) in the characters of `text`."""
         if not text.strip():
             return [], []
         ids, offsets = self.tokenizer(f" {text}")  # the space gives a word the same tokens in all positions
-        return ids, [(start - 1, end - 1) for start, end in offsets]
+        return ids, [(start - 1, end - 1) for start, end in offsets]  # without the space
 
     def _counts(self, paragraphs: Paragraphs, tokens: list[tuple[list[int], list[tuple[int, int]]]]) -> Counts:
-        """Count parts, paragraphs, sentences and tokens of a document before and after truncation."""
-        parts, max_tokens = len(paragraphs.document.parts), self.max_tokens - 1
-        counted = [
-            sentences_read(Document("", [sentences]), offsets, max_tokens)
-            for sentences, (_, offsets) in zip(paragraphs.texts, tokens)
-        ]
+        """Return counts of parts, paragraphs, sentences and tokens; `tokens` has (ids, offsets) by paragraph."""
+        parts, max_tokens = len(paragraphs.document.parts), self.max_tokens - 1  # one token is the separator
+        complete_sentences = 0
+        for sentences, (_, offsets) in zip(paragraphs.texts, tokens):
+            complete_sentences += sentences_read(Document("", [sentences]), offsets, max_tokens)
+        tokens_read = sum(min(len(ids), max_tokens) for ids, _ in tokens)
         return {
             "source_parts": [parts - paragraphs.empty, parts],
             "source_paragraphs": [paragraphs.total - paragraphs.dropped, paragraphs.total],
-            "source_sentences": [sum(counted), len(paragraphs.document.sentences)],
-            "tokens_of_kept_paragraphs": [
-                sum(min(len(ids), max_tokens) for ids, _ in tokens), sum(len(ids) for ids, _ in tokens)
-            ],
-        }  # fmt: skip
+            "source_sentences": [complete_sentences, len(paragraphs.document.sentences)],
+            "tokens_of_kept_paragraphs": [tokens_read, sum(len(ids) for ids, _ in tokens)],
+        }
 
     def truncation_limits(self) -> dict[str, str]:
         paragraphs = f"data.paragraphs.max_paragraphs {self.paragraphs.max_paragraphs}, keep {self.paragraphs.keep}"
@@ -216,26 +216,26 @@ class GraphSumData(NeedsParser, TokenizerData):
         }
 
     def prepare_splits(self, splits: list[str]) -> None:
-        """Prepare the inputs of the graph, then tokenizer and features as `SummarizationData` does."""
+        """Prepare the inputs of the graph, such as parses, then tokenizer and features as `SummarizationData` does."""
         for split in splits:
             self.graph.prepare(TableDocuments(self.documents(split)))
         super().prepare_splits(splits)
 
     def collate(self, rows: list[dict[str, Any]]) -> GraphSumBatch:
-        L = max(len(row["source"]) for row in rows)  # paragraphs
-        n = max(len(paragraph) for row in rows for paragraph in row["source"])  # tokens
+        L = max(len(row["source"]) for row in rows)  # number of paragraphs of the longest document
+        n = max(len(paragraph) for row in rows for paragraph in row["source"])  # number of tokens of the longest one
         source = torch.full((len(rows), L, n), self.tokenizer.pad)
         mask = torch.zeros(len(rows), L, n, dtype=torch.bool)
         graph = torch.zeros(len(rows), L, L)
         for b, row in enumerate(rows):
-            paragraphs, size = pad(row["source"], -1), len(row["source"])
+            paragraphs = pad(row["source"], -1)  # [paragraphs, tokens]; -1 is no id, unlike the padding symbol
+            size, width = paragraphs.shape
             real = paragraphs >= 0
-            width = paragraphs.shape[1]
             source[b, :size, :width] = paragraphs.masked_fill(~real, self.tokenizer.pad)
             mask[b, :size, :width] = real
             graph[b, :size, :size] = weights_of(row)
-        places = [row.nonzero().squeeze(1) for row in mask.flatten(1)]
-        inputs = pad([[self.tokenizer.start, *row["target"][:-1]] for row in rows], self.tokenizer.pad)
+        places = [of_document.nonzero().squeeze(1) for of_document in mask.flatten(1)]  # indices of tokens in [L n]
+        inputs = pad([[self.tokenizer.start, *row["target"][:-1]] for row in rows], self.tokenizer.pad)  # [B, T]
         return GraphSumBatch(
             ids=[row["id"] for row in rows],
             references=[row["references"] for row in rows],
@@ -243,17 +243,17 @@ class GraphSumData(NeedsParser, TokenizerData):
             source_mask=mask,
             graph=graph,
             places=pad_sequence(places, batch_first=True),
-            lengths=torch.tensor([len(row) for row in places]),
+            lengths=torch.tensor([len(indices) for indices in places]),
             target_input=inputs,
             **target_fields([row["target"] for row in rows], self.tokenizer.pad),
         )
 
 
 def weights_of(row: dict[str, Any]) -> Tensor:
-    """Return the graph of an encoded document, [L, L].
+    """Return the graph of an encoded document (its `graph` is flat), [L, L].
 
     Raises:
-        UserError: if its size is not that of the document, or a weight is outside [0, 1]; the message has the id.
+        UserError: if it does not have L x L weights for L paragraphs, or a weight is outside [0, 1].
     """
     weights, size = torch.tensor(row["graph"]), len(row["source"])
     if weights.numel() != size * size:

@@ -4,12 +4,11 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-MODULES: dict[str, Mapping[str, str]] = {}  # package -> class -> module that defines it
+MODULES: dict[str, Mapping[str, str]] = {}  # package -> class -> module that defines it, for `precis --help`
 
 
 def lazy_classes(package: str, modules: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any]]:
-    """Return `__all__` and `__getattr__` of a package, from the module that defines each class."""
-
+    """Return `__all__` and `__getattr__` of a package of classes, each imported on first use from its module."""
     MODULES[package] = modules
 
     def get(name: str) -> Any:

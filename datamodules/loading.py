@@ -19,11 +19,7 @@ def order_seed(seed: int | None) -> int:
 
 
 def at_least_one(**values: int | None) -> None:
-    """Check that arguments of a DataModule are at least 1, or None.
-
-    Raises:
-        ValueError: if one is smaller; the message has its name.
-    """
+    """Raise a `ValueError` with the name of an argument of a DataModule if it is below 1; None is allowed."""
     for name, value in values.items():
         if value is not None and value < 1:
             raise ValueError(f"data.{name} must be at least 1, got {value}")
@@ -35,7 +31,7 @@ class BatchSampler(Sampler[list[int]]):
     Each global batch of batch_size x num_replicas documents is split over the ranks, so that r ranks with batch size b
     process the same documents per step as one rank with batch size r b. With shuffling, the shuffled documents are
     split into pools of `pool` global batches, each pool is sorted by length and split into batches, and the batches are
-    shuffled. Nothing is dropped: the last global batch is smaller, and the shares of ranks differ by at most one. In
+    shuffled. Nothing is dropped: one global batch may be smaller, and the shares of ranks differ by at most one. In
     training, where every rank takes part in every step, `weights` compensates for that, and a rank without documents
     repeats one with weight 0.
 
@@ -76,12 +72,13 @@ class BatchSampler(Sampler[list[int]]):
         return self.batch_size * self.num_replicas
 
     def __len__(self) -> int:
-        full, remainder = divmod(len(self.lengths), self.global_batch_size)
+        full_batches, remainder = divmod(len(self.lengths), self.global_batch_size)
         if self.shuffle:
-            return (full + (remainder > 0)) * self.repeats
-        return full + (remainder > self.rank)  # without repetition a rank may lack a share of the last batch
+            return (full_batches + (remainder > 0)) * self.repeats
+        return full_batches + (remainder > self.rank)  # in evaluation a rank without a share of the last batch skips it
 
     def _global_batches(self) -> list[list[int]]:
+        """Return the indices of the documents of each global batch of this epoch, in order."""
         size = self.global_batch_size
         if not self.shuffle:
             order = list(range(len(self.lengths)))
@@ -91,74 +88,77 @@ class BatchSampler(Sampler[list[int]]):
         return self._training_order[1]
 
     def _shuffled(self, size: int) -> list[list[int]]:
-        """Return the global batches of this epoch, of `size` documents each."""
+        """Return the global batches of this epoch in training, of `size` documents each; one may be incomplete."""
+        # the factor exceeds any number of epochs, so that no two pairs of seed and epoch share an order
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
         order = torch.randperm(len(self.lengths), generator=generator).tolist()
-        last = order[len(order) - len(order) % size :]  # taken before sorting, so that its lengths are no extremes
-        order = order[: len(order) - len(last)]
-        step = size * self.pool or len(order) or 1
+        incomplete = order[len(order) - len(order) % size :]  # before sorting, so that its lengths are no extremes
+        order = order[: len(order) - len(incomplete)]
         if self.pool:
-            pools = [order[i : i + step] for i in range(0, len(order), step)]
+            pool_size = size * self.pool
+            pools = [order[i : i + pool_size] for i in range(0, len(order), pool_size)]
             order = [i for pool in pools for i in sorted(pool, key=self.lengths.__getitem__)]
-        batches = [order[i : i + size] for i in range(0, len(order), size)] + ([last] if last else [])
+        batches = [order[i : i + size] for i in range(0, len(order), size)] + ([incomplete] if incomplete else [])
         batches = [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
         steps = [batches[i : i + self.accumulated] for i in range(0, len(batches), self.accumulated)]
         return [batch for step in steps for _ in range(self.repeats) for batch in step]
 
     def __iter__(self) -> Iterator[list[int]]:
-        start, self.start = self.start, 0
+        """Yield the share of this rank in each global batch, as indices of documents."""
+        start, self.start = self.start, 0  # only the first epoch after resuming begins with a later batch
         for batch in self._global_batches()[start:]:
             share = batch[self.rank :: self.num_replicas]
             if share or self.shuffle:
-                yield share or batch[:1]
+                yield share or batch[:1]  # a rank without a share trains on a document with weight 0, see `weights`
 
     def weights(self) -> list[float]:
-        """Return the weight of each batch of this epoch, see `Batch.weight`; 1 outside of training."""
+        """Return the weight of this rank in each batch of this epoch, see `Batch.weight`; 1 without shuffling."""
         if not self.shuffle:
             return [1.0] * len(self)
         batches = self._global_batches()
         shares = (len(batch[self.rank :: self.num_replicas]) for batch in batches)
-        return [share * self.num_replicas / len(batch) for share, batch in zip(shares, batches)]
+        return [share * self.num_replicas / len(batch) for share, batch in zip(shares, batches)]  # 1 on average
 
     def accumulation_weights(self, accumulated: int, batches: int) -> list[float]:
         """Return the weight of each batch of this epoch, see `Batch.accumulation_weight`.
 
-        There are `accumulated` batches per optimizer step, and `batches` in the epoch, whose last step may have fewer.
+        `accumulated` is the number of batches per optimizer step, and `batches` the number that the trainer runs.
         """
-        sizes = [len(batch) for batch in self._global_batches()]
+        sizes = [len(batch) for batch in self._global_batches()]  # number of documents of each
         weights = [1.0] * len(sizes)
         batches = min(batches, len(sizes))
         for start in range(0, batches, accumulated):
             step = range(start, min(start + accumulated, batches))
-            documents = sum(sizes[i] for i in step)
+            documents_of_step = sum(sizes[i] for i in step)
             for i in step:
-                weights[i] = accumulated * sizes[i] / documents
+                weights[i] = accumulated * sizes[i] / documents_of_step
         return weights
 
 
-MAX_WORKERS = 4  # for each training process
+MAX_WORKERS = 4  # loader processes for each training process
 
 
 def default_workers(device: str, processes: int = 1) -> int:
     """Return the number of loader processes of a training process on a type of device, `cpu` or `cuda`.
 
-    On a CPU there are none, since they would take cores from the training. With GPUs there are up to `MAX_WORKERS`, of
-    the cores that the training processes of this machine leave.
+    On a CPU there are none, since they would take cores from the training. With GPUs there are up to `MAX_WORKERS`: the
+    cores of the machine are divided between its training `processes`, each of which needs one core itself.
     """
     if device == "cpu":
         return 0
+    # cores that this process may use, which batch systems restrict; macOS has no such function
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(0, min(MAX_WORKERS, cores // processes - 1))
 
 
 def _worth_workers(dataset: Dataset, collate: Callable, documents: int) -> bool:
     """Return whether it takes longer to make a batch than to pass it between processes, measured with one batch."""
-    collate([dataset[0]])  # opens files
+    collate([dataset[0]])  # opens files, which is not part of the measured time
     start = perf_counter()
     batch = collate([dataset[i] for i in range(documents)])
-    made = perf_counter()
-    pickle.loads(pickle.dumps(batch, pickle.HIGHEST_PROTOCOL))
-    return made - start > perf_counter() - made
+    collated = perf_counter()
+    pickle.loads(pickle.dumps(batch, pickle.HIGHEST_PROTOCOL))  # about what a loader process does to pass a batch on
+    return collated - start > perf_counter() - collated
 
 
 def loader_of(
@@ -179,15 +179,15 @@ def loader_of(
     Raises:
         UserError: if there are fewer documents than ranks.
     """
-    rank, world = (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
-    if len(lengths) < world:
+    rank, ranks = (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
+    if len(lengths) < ranks:
         documents = counted(len(lengths), "document")
-        raise UserError(f"{split}: {documents} for {world} processes; lower --trainer.devices")
+        raise UserError(f"{split}: {documents} for {ranks} processes; lower --trainer.devices")
     if num_workers is None:
         num_workers = 0 if trainer is None else default_workers(trainer.strategy.root_device.type, trainer.num_devices)
         if num_workers and not _worth_workers(dataset, collate, min(batch_size, len(lengths))):
             num_workers = 0
-    sampler = BatchSampler(lengths, batch_size, num_replicas=world, rank=rank, **order)
+    sampler = BatchSampler(lengths, batch_size, num_replicas=ranks, rank=rank, **order)
     return ResumableLoader(dataset, sampler, collate, num_workers, trainer)
 
 
@@ -215,32 +215,32 @@ class ResumableLoader:
             persistent_workers=num_workers > 0,
             pin_memory=torch.cuda.is_available(),
         )
-        self.delivered = 0
-        self._position: dict[str, int] | None = None  # of the checkpoint that training resumes from
+        self.delivered = 0  # number of batches delivered in this epoch, including those skipped on resuming
+        self._position: dict[str, int] | None = None  # position in the checkpoint from which training resumes
 
     def __len__(self) -> int:
         return len(self.batch_sampler)
 
     def __iter__(self) -> Iterator:
+        """Yield the batches of this epoch, after those that a resumed one has processed, with the weights of losses."""
         self.delivered = self.batch_sampler.start = self._resumed_batches()
         in_training = self.trainer is not None and self.batch_sampler.shuffle
-        if in_training:
-            # read here, because a callback may change it for each epoch
-            self.batch_sampler.accumulated = self.trainer.accumulate_grad_batches
-        weights = {"weight": self.batch_sampler.weights()}
+        if in_training:  # set before `weights` below, because the order of the batches depends on it
+            self.batch_sampler.accumulated = self.trainer.accumulate_grad_batches  # a callback may change it
+        weights = {"weight": self.batch_sampler.weights()}  # field of `Batch` -> its value in each batch of the epoch
         if in_training:
             sizes = self.trainer.accumulate_grad_batches, self.trainer.num_training_batches
             weights["accumulation_weight"] = self.batch_sampler.accumulation_weights(*sizes)
         for batch in self.loader:
-            for name, values in weights.items():
-                if values[self.delivered] != 1:
-                    setattr(batch, name, values[self.delivered])
-            self.delivered += 1
+            for field, weight_of_batch in weights.items():
+                if weight_of_batch[self.delivered] != 1:  # 1 is the default of both fields
+                    setattr(batch, field, weight_of_batch[self.delivered])
+            self.delivered += 1  # before `yield`, so that a checkpoint during the step counts this batch as processed
             yield batch
 
     def _resumed_batches(self) -> int:
-        """Return the number of batches to skip: those that the resumed epoch has processed, 0 in other epochs."""
-        position, self._position = self._position, None
+        """Return the number of batches to skip: those processed in the epoch of the checkpoint, 0 in other epochs."""
+        position, self._position = self._position, None  # a position is used once
         if position is None or position["epoch"] != self.batch_sampler.epoch:
             return 0
         size, before = self.batch_sampler.global_batch_size, position["global_batch_size"]
@@ -253,15 +253,15 @@ class ResumableLoader:
         return position["batches"]
 
     def state_dict(self) -> dict[str, int]:
-        """Return the epoch, the number of its delivered batches (0 at its end), and the size of a global batch.
+        """Return the position in training: the epoch, its delivered batches, and the documents of a global batch.
 
-        Until the first batch after resuming, this is the position that was loaded.
+        Until the first batch after resuming, this is the loaded position.
         """
         if self._position is not None:
             return dict(self._position)
         return {
             "epoch": self.batch_sampler.epoch,
-            "batches": self.delivered % max(1, len(self)),
+            "batches": self.delivered % len(self),  # 0 after the last batch: nothing of the next epoch is processed
             "global_batch_size": self.batch_sampler.global_batch_size,
         }
 

@@ -32,10 +32,7 @@ class SentenceScorer(Protocol):
     fingerprint: str  # digest of everything that scores depend on
 
     def sentence_scores(self, documents: Iterable[Document]) -> Iterator[list[float]]:
-        """Yield the scores of the sentences of each document, in order; higher is better.
-
-        Documents should be read one by one, so that the corpus is not held in memory.
-        """
+        """Yield the scores of each document's sentences (higher is better), reading documents one by one."""
 
 
 @dataclass
@@ -73,8 +70,7 @@ class MatchSumData(EncoderData):
         keep: number of sentences of each document from which candidates are formed.
         sizes: numbers of sentences of candidates.
         piece: maximal number of tokens that are read at once; longer texts are split into pieces.
-
-    The other arguments are those of `SummarizationData`.
+        shared: arguments of `SummarizationData`.
 
     Raises:
         ValueError: if a number is too small, or there is no size.
@@ -97,20 +93,18 @@ class MatchSumData(EncoderData):
         self.sizes = sorted(set(sizes or [2, 3]))
         if keep < 1 or piece < 1 or self.sizes[0] < 1 or self.sizes[0] > keep:
             raise ValueError(f"data.keep {keep}, sizes {self.sizes}, piece {piece}: at least 1, and a size up to keep")
-        self.scorer = scorer
+        self.scorer, self.keep, self.piece = scorer, keep, piece
         self.scorer.language = self.language.code
-        self.keep, self.piece = keep, piece
         self._scores: dict[str, list[float]] = {}  # sentence scores of the split that is being encoded, by document id
 
     def feature_settings(self) -> dict[str, Any]:
-        return {
-            "version": 1, "keep": self.keep, "sizes": self.sizes, "piece": self.piece,
-            "scorer": self.scorer.fingerprint,
-        }  # fmt: skip
+        settings = {"version": 1, "keep": self.keep, "sizes": self.sizes, "piece": self.piece}
+        return settings | {"scorer": self.scorer.fingerprint}
 
     def features(self, split: str) -> "datasets.Dataset":
+        """Return the encoded documents of a split, from the cache if possible, after scoring their sentences."""
         if split not in self._features:
-            self._scores = self.proposals(split)
+            self._scores = self.proposals(split)  # for `encode`
         return super().features(split)
 
     def proposals(self, split: str) -> dict[str, list[float]]:
@@ -124,16 +118,16 @@ class MatchSumData(EncoderData):
         if path.is_file():
             return json.loads(path.read_text(encoding="utf-8"))
         documents = TableDocuments(self.documents(split))
-        scores_of: dict[str, list[float]] = {}
+        scores_by_id: dict[str, list[float]] = {}
         for document, scores in zip(documents, self.scorer.sentence_scores(iter(documents)), strict=True):
             if len(scores) != len(document.sentences):
                 name = type(self.scorer).__name__
                 raise UserError(f"{name} gave document {document.id!r} {len(scores)} scores for its sentences")
-            scores_of[document.id] = scores
-        with building_folder(path.parent) as building:
-            (building / path.name).write_text(json.dumps(scores_of), encoding="utf-8")
+            scores_by_id[document.id] = scores
+        with building_folder(path.parent) as building:  # so that other processes only see the complete file
+            (building / path.name).write_text(json.dumps(scores_by_id), encoding="utf-8")
             (building / path.name).replace(path)
-        return scores_of
+        return scores_by_id
 
     def _for_workers(self) -> "MatchSumData":
         data = super()._for_workers()
@@ -141,38 +135,41 @@ class MatchSumData(EncoderData):
         return data
 
     def choices(self, scores: list[float]) -> list[list[int]]:
-        """Return the candidates of a document, each as indices of sentences in order; ties go to the first sentence.
+        """Return the candidate summaries of a document, each as ascending indices of its sentences.
 
-        A document with fewer sentences than the smallest size has one candidate with all of them.
+        A candidate is a subset, of one of `sizes`, of the `keep` sentences with the highest `scores`, the first of
+        equal ones. A document with fewer sentences than the smallest size has one candidate with all of them.
         """
-        best = sorted(range(len(scores)), key=lambda index: (-scores[index], index))[: self.keep]
-        choices = [list(choice) for size in self.sizes for choice in combinations(sorted(best), size)]
+        top_sentences = sorted(range(len(scores)), key=lambda index: (-scores[index], index))[: self.keep]
+        choices = [list(choice) for size in self.sizes for choice in combinations(sorted(top_sentences), size)]
         return choices or [list(range(len(scores)))]
 
     def encode(self, document: Document) -> dict[str, Any]:
+        """Return the features of a document: tokens, ROUGE scores and sentences (`choices`) of its candidates."""
         scores = self._scores[document.id]
         sentences, choices = document.sentences, self.choices(scores)
         texts = [[sentences[index] for index in choice] for choice in choices]
+        # the first reference with a word
         gold = next((reference for reference in document.references if any(map(str.split, reference))), None)
-        candidates = [self.rows(text) for text in texts]
         rows = self.rows(sentences)
+        num_tokens = sum(map(len, rows))
         return {
             "document": rows,
-            "candidates": candidates,
+            "candidates": [self.rows(text) for text in texts],
             "gold": self.rows(gold) if gold else [],
             "choices": choices,
             "gains": text_scores(texts, [gold], language=self.language.code) if gold else [0.0] * len(texts),
             "sentences": sentences,
             "proposed": scores,
-            "length": sum(map(len, rows)),
-            COLUMN: count_source(document, *[sum(map(len, rows))] * 2, len(sentences)),
+            "length": num_tokens,
+            COLUMN: count_source(document, num_tokens, num_tokens, len(sentences)),  # nothing is truncated
         }
 
     def truncation_limits(self) -> dict[str, str]:
         return text_limits(None)
 
     def rows(self, sentences: list[str]) -> list[list[int]]:
-        """Return a text as rows of tokens between special symbols."""
+        """Return the tokens of a text as rows of at most `piece` tokens, each between a start and an end symbol."""
         tokens = [token for sentence in sentences for token in self.tokenizer(sentence)[0]]
         return self.tokenizer.wrapped(tokens, self.piece)
 
@@ -184,20 +181,21 @@ class MatchSumData(EncoderData):
         texts, text_of = _flat([text for row in rows for text in row["candidates"]] + golds)
         firsts = list(accumulate(counts, initial=0))  # index of the first candidate of each document
         has_gold = [bool(row["gold"]) for row in rows]
-        earlier_golds = accumulate(has_gold, initial=0)
+        earlier_golds = accumulate(has_gold, initial=0)  # number of references of the documents before each one
         gold = [sum(counts) + earlier if present else 0 for earlier, present in zip(earlier_golds, has_gold)]
         prior = []
         for row in rows:
             chosen_scores = [[row["proposed"][index] for index in choice] for choice in row["choices"]]
+            # `max` is for the one candidate of a document without sentences, which is empty
             prior.append([sum(scores) / max(1, len(scores)) for scores in chosen_scores])
         return MatchSumBatch(
             ids=[row["id"] for row in rows],
             references=[row["references"] for row in rows],
             documents=pad(documents, self.tokenizer.pad),
-            document_sizes=torch.tensor([len(row) for row in documents]),
+            document_sizes=torch.tensor([len(tokens) for tokens in documents]),
             document_of=torch.tensor(document_of),
             texts=pad(texts, self.tokenizer.pad),
-            text_sizes=torch.tensor([len(row) for row in texts]),
+            text_sizes=torch.tensor([len(tokens) for tokens in texts]),
             text_of=torch.tensor(text_of),
             slots=pad([list(range(first, first + count)) for first, count in zip(firsts, counts)]),
             mask=pad([[1] * count for count in counts]).bool(),

@@ -39,7 +39,7 @@ class NeedsParser:
     load_parser: ParserLoader | None = None  # from the name of a parser, `rows` and `band`
 
     def parser_named(self, name: str, rows: Rows = "side", band: int = 128) -> Parser:
-        """Load the parser of a name, as `precis parse --parser` takes it.
+        """Load a parser by a name that `precis parse --parser` accepts; `rows` and `band` are those of `Parser`.
 
         Raises:
             UserError: if `load_parser` is not set, or there is no parser of that name.
@@ -66,13 +66,10 @@ class CorpusDocuments(TableDocuments):
     """Concatenated documents of several splits of a corpus, by default all, read from disk on access.
 
     The other arguments and the errors are those of `build_documents`, but bad records are left out by default.
-
-    Raises:
-        UserError: as `build_documents`.
     """
 
     def __init__(self, corpus: Corpus, cache_dir: Path, splits: list[str] | None = None, **options: Any) -> None:
-        from datasets import concatenate_datasets
+        from datasets import concatenate_datasets  # here, because importing it is slow
 
         options = {"on_bad_record": "skip"} | options
         tables = [build_documents(corpus, split, cache_dir, **options) for split in splits or corpus.splits()]
@@ -117,23 +114,23 @@ class ParsingData(LightningDataModule):
         self.batch_size, self.batch_characters, self.shard = batch_size, batch_characters, shard
         self.empty: list[str] = []
         self.repeated = 0  # number of documents with the text of another
-        self.keys: dict[str, int] = {}  # key -> index of the document, longest first
-        self._lengths: dict[str, int] = {}  # key -> characters
-        self.tokens: dict[str, int] = {}  # key -> tokens
-        self.max_batches: int | None = None  # fewer than all for an estimate
+        self.keys: dict[str, int] = {}  # cache key of each text -> index of the document, longest first
+        self._lengths: dict[str, int] = {}  # cache key -> number of characters
+        self.tokens: dict[str, int] = {}  # cache key -> number of tokens, see `count_tokens`
+        self.max_batches: int | None = None  # set by an estimate of time, which parses the first batches only
 
     def setup(self, stage: str | None = None) -> None:
-        """Compute the keys and lengths of all documents, once."""
+        """Compute the keys and lengths of all documents; later calls do nothing."""
         if self.keys or self.empty:
             return
-        indices: dict[str, int] = {}
+        indices: dict[str, int] = {}  # cache key -> index of the first document with this text
         for index in range(len(self.documents)):
             request = self.request(index)
             if request.empty:
                 self.empty.append(request.id)
                 continue
             key = key_of(request, self.parser)
-            self.repeated += key in indices
+            self.repeated += key in indices  # True counts as 1
             indices.setdefault(key, index)
             self._lengths[key] = len(request.text)
             self.tokens[key] = count_tokens(request.text)
@@ -154,22 +151,24 @@ class ParsingData(LightningDataModule):
         return self.cache.missing(self.task())
 
     def predict_dataloader(self) -> "Requests":
-        """Return the batches of this rank."""
+        """Return the batches of this rank: its share of the task, as far as the cache lacks it, longest first."""
         rank, ranks = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
-        share = self.task()[rank::ranks]
-        missing = self.cache.missing(share) or (self.task()[:1] if ranks > 1 else [])
+        task = self.task()
+        missing = self.cache.missing(task[rank::ranks])
+        if not missing and ranks > 1:
+            missing = task[:1]  # all ranks must take part in a distributed run
         batches: list[list[str]] = []
+        max_documents = 0  # of the last batch
         for key in missing:
-            longest = self._lengths[batches[-1][0]] if batches else 0
-            max_documents = self.batch_characters // max(1, longest)
-            if batches and len(batches[-1]) < min(self.batch_size, max_documents):
+            if batches and len(batches[-1]) < max_documents:
                 batches[-1].append(key)
             else:
-                batches.append([key])
+                batches.append([key])  # its first document is its longest, to which the others are padded
+                max_documents = min(self.batch_size, self.batch_characters // self._lengths[key])
         return Requests(self, batches[: self.max_batches])
 
     def transfer_batch_to_device(self, batch: Any, device: Any, dataloader_idx: int) -> Any:
-        return batch  # requests are text
+        return batch  # requests are text, which stays in host memory
 
 
 class Requests:
@@ -197,36 +196,36 @@ class Requests:
 
 
 def parse_missing(documents: Sequence[Document], cache: ParseCache, parser: Parser, batch_size: int = 16) -> int:
-    """Parse the documents that are missing in a cache, in this process, and return their number.
+    """Parse the documents whose parse is missing in a cache, write the parses to it, and return their number.
 
-    It is for `prepare_data` of a DataModule. A parser that is a module is moved to a GPU, if available, and back.
+    `prepare_data` of a DataModule calls it in one process. A module is moved to the GPU, if any, and back afterwards.
     """
     data = ParsingData(documents, cache, parser, batch_size)
     batches = data.predict_dataloader()
     if not batches.documents:
         return 0
-    moved = isinstance(parser, nn.Module) and torch.cuda.is_available()
+    use_gpu = isinstance(parser, nn.Module) and torch.cuda.is_available()
     with ShardWriter(cache) as writer, progress_bar() as progress:
-        parser = parser.cuda() if moved else parser
+        parser = parser.cuda() if use_gpu else parser
         for number, batch in enumerate(progress.track(batches, total=len(batches), description="parsing")):
             add_answers(writer.add, batch, parser.predict_step(batch, number), parser)
-        parser = parser.cpu() if moved else parser
-    cache.refresh()
+        parser = parser.cpu() if use_gpu else parser
+    cache.refresh()  # so that it reads the new shard
     return batches.documents
 
 
 def add_answers(add: Any, batch: list[ParseRequest], answers: list[DiscourseParse], parser: Parser) -> None:
-    """Call `add(key, parse)` for each parse of a batch.
+    """Check the parses `answers` that a parser returned for a batch, and call `add(key, parse)` for each of them.
 
     Raises:
         ValueError: if the parses do not match the requests in id and order, or have another `rows` or half-width.
     """
-    requested, answered = [request.id for request in batch], [parse.id for parse in answers]
-    if answered != requested:
-        raise ValueError(
-            f"{type(parser).__name__} returned parses of {answered[:3]} ... for requests of {requested[:3]} ..."
-        )
+    requested_ids, answered_ids = [request.id for request in batch], [parse.id for parse in answers]
+    if answered_ids != requested_ids:
+        name = type(parser).__name__
+        raise ValueError(f"{name} returned parses of {answered_ids[:3]} ... for requests of {requested_ids[:3]} ...")
     for request, parse in zip(batch, answers):
+        # `size` is the number of EDUs: a short document has a narrower band
         if parse.rows != parser.rows or parse.half_width != min(parser.band, parse.size - 1):
             returned = f"rows {parse.rows}, {parse.half_width} EDUs to each side of {parse.size}"
             raise ValueError(f"document {parse.id!r}: asked for rows {parser.rows}, band {parser.band}, got {returned}")

@@ -22,9 +22,7 @@ class PretrainedSummarizerData(TokenizerData):
         max_source: maximal number of tokens of a document with special symbols; at most the positions of the model.
         max_target: maximal number of tokens of a summary in the loss, end symbol included.
         source_prefix: text before each document, such as `summarize: ` for T5.
-
-    The other arguments are those of `SummarizationData`. To fine-tune a pre-trained run, give its
-    folder `text` as `tokenizer_dir`.
+        shared: arguments of `SummarizationData`; to fine-tune a pre-trained run, `tokenizer_dir` is its folder `text`.
     """
 
     batch_type, tokenizer_type, text_kind = SourceTargetBatch, MaskingTokenizer, "masked subwords"
@@ -51,18 +49,19 @@ class PretrainedSummarizerData(TokenizerData):
 
     @property
     def room(self) -> int:
-        """Return the maximal number of tokens of a document, without special symbols and prefix."""
-        return self.max_source - len(self.tokenizer.opening) - len(self._prefix) - 1
+        """Maximum number of tokens of a document that the encoder reads besides special symbols and prefix."""
+        return self.max_source - len(self.tokenizer.opening) - len(self._prefix) - 1  # 1 for the end symbol
 
     @property
     def _prefix(self) -> list[int]:
+        """Ids of `source_prefix`."""
         return self.tokenizer(self.source_prefix)[0] if self.source_prefix else []
 
     def truncation_limits(self) -> dict[str, str]:
         return text_limits(self.max_source, self.max_target)
 
     def framed(self, source: list[int], target: list[int]) -> dict[str, Any]:
-        """Return the features of a document and a summary, truncated and with special symbols."""
+        """Return the features of the ids of a document and of a summary: both truncated and with special symbols."""
         source_read = source[: self.room]
         target, counts = truncate_target(target, self.max_target, self.tokenizer.stop)
         framed = [*self.tokenizer.opening, *self._prefix, *source_read, self.tokenizer.stop]
@@ -74,8 +73,9 @@ class PretrainedSummarizerData(TokenizerData):
         }
 
     def encode(self, document: Document) -> dict[str, Any]:
-        ids, offsets = self.tokenizer(document.text)
-        features = self.framed(ids, self.tokenizer(" ".join(document.reference))[0])
+        ids, offsets = self.tokenizer(document.text)  # offsets are (start, end) in characters
+        reference, _ = self.tokenizer(" ".join(document.reference))
+        features = self.framed(ids, reference)
         num_read = min(len(ids), self.room)
         features[COLUMN] |= count_source(document, num_read, len(ids), sentences_read(document, offsets, num_read))
         return features

@@ -30,20 +30,20 @@ _ABLATIONS = {
     "ria": ablations.RandomDiscourse,
     "permuted": ablations.PermutedDiscourse,
 }
-_BAND = 128  # half-width of the LDD of a parser named by a string, as in `precis parse`
+_BAND = 128  # half-width of the LDD of a parser named by a string: the default of `precis parse --band`
 _OTHERS = 64  # number of training documents from which the ablation `other` takes discourse
 _OTHERS_FOLDER = "other_documents"  # folder of their parses, next to the tokenizer of a run
 
 
 def reach(token_edu: Tensor, window: int) -> int:
-    """Return the reach of an attention window of `window` tokens to each side in a document.
+    """Return the largest distance, in EDUs, between two tokens of a document that attend to each other.
 
-    It is the largest distance between the EDUs of a token and of another one in its window. `token_edu` has the EDU of
-    each token in order, -1 for none, [S].
+    A token attends to `window` tokens on each side. `token_edu` is the index of the EDU of each token in the order of
+    the text, -1 for none, [S].
     """
-    highest = token_edu.cummax(0).values  # tokens in no EDU (-1) count as part of the EDU before them
-    last = (torch.arange(len(token_edu)) + window).clamp(max=len(token_edu) - 1)
-    distances = (highest[last] - token_edu)[token_edu >= 0]
+    highest = token_edu.cummax(0).values  # [S]; tokens in no EDU (-1) count as part of the EDU before them
+    last = (torch.arange(len(token_edu)) + window).clamp(max=len(token_edu) - 1)  # last token of each window, [S]
+    distances = (highest[last] - token_edu)[token_edu >= 0]  # each pair once, by its first token
     return int(distances.max()) if len(distances) else 0
 
 
@@ -82,8 +82,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         max_source: maximal number of tokens of a document, <s> and </s> included; at most the positions of the model.
         max_target: maximal number of tokens of a summary in the loss, </s> included.
         half_width: half-width of the LDD band in a batch, at most that of the parser.
-
-    The other arguments are those of `SummarizationData`.
+        shared: arguments of `SummarizationData`.
     """
 
     batch_type, tokenizer_type, text_kind = RSTformerBatch, SubwordTokenizer, "subwords"
@@ -113,12 +112,13 @@ class RSTformerData(NeedsParser, TokenizerData):
         self.vocab_size, self.checkpoint, self.ablation = vocab_size, checkpoint, ablation
         self.rows = rows
         self._parser = None if ablation == "no_discourse" else parser
+        # a parser named by a string has no `band` yet: it is loaded with one that suffices
         if half_width > getattr(self._parser, "band", half_width):
             raise ValueError(f"data.half_width {half_width}: the parser gives {self.parser.band} EDUs to each side")
         self.ablation_seed = ablation_seed
         self.max_source, self.max_target, self.half_width = max_source, max_target, half_width
         self.parses, self.parses_given = Path(parses or self.cache_dir / "parses"), parses is not None
-        self._ablation: ParserDiscourse | None = None
+        self._ablation: ParserDiscourse | None = None  # set by `read_discourse`
 
     @property
     def parser(self) -> Parser | None:
@@ -137,69 +137,70 @@ class RSTformerData(NeedsParser, TokenizerData):
         return ParseCache(self.parses)
 
     def feature_settings(self) -> dict[str, Any]:
-        by = None if self.parser is None else [self.parser.fingerprint, self.parser.rows, self.parser.band]
-        return {"max_source": self.max_source, "max_target": self.max_target, "parser": by}
+        parser = None if self.parser is None else [self.parser.fingerprint, self.parser.rows, self.parser.band]
+        return {"max_source": self.max_source, "max_target": self.max_target, "parser": parser}
 
     def truncation_limits(self) -> dict[str, str]:
         return text_limits(self.max_source, self.max_target)
 
     def encode(self, document: Document) -> dict[str, Any]:
-        all_ids, all_offsets = self.tokenizer(document.text)
-        ids, offsets = all_ids[: self.max_source - 2], all_offsets[: self.max_source - 2]
-        reference = self.tokenizer(" ".join(document.reference))[0]
+        """Return the features of a document: tokens with their offsets, the target, and the cache key of its parse."""
+        all_ids, all_offsets = self.tokenizer(document.text)  # offsets are (start, end) in characters
+        ids, offsets = all_ids[: self.max_source - 2], all_offsets[: self.max_source - 2]  # without <s> and </s>
+        reference, _ = self.tokenizer(" ".join(document.reference))
         target, target_counts = truncate_target(reference, self.max_target, self.tokenizer.stop)
         counts = count_source(document, len(ids), len(all_ids), sentences_read(document, all_offsets, len(ids)))
         request = ParseRequest.of(document)
         return {
             "source": [self.tokenizer.start, *ids, self.tokenizer.stop],
-            "starts": [0, *(start for start, _ in offsets), 0],
+            "starts": [0, *(start for start, _ in offsets), 0],  # <s> and </s> cover no text
             "ends": [0, *(end for _, end in offsets), 0],
             "target": target,
-            # empty documents have no discourse
+            # cache key of the parse, empty for documents without text
             "parse": "" if self.parser is None or request.empty else key_of(request, self.parser),
-            "length": len(ids) + 2,
+            "length": len(ids) + 2,  # with <s> and </s>
             COLUMN: counts | target_counts,
         }
 
     def _for_workers(self) -> "RSTformerData":
         data = super()._for_workers()
         data._ablation = None
-        data.__dict__.pop("cache", None)
+        data.__dict__.pop("cache", None)  # the cached property, which opens files and is not needed to encode
         return data
 
     def on_new_features(self, split: str) -> None:
         """Parse the documents whose parses are not in the cache."""
         if self.parser is None:
             return
-        if getattr(self.parser, "is_english", False):
+        if getattr(self.parser, "is_english", False):  # optional attribute of parsers
             warn_if_not_english(ENGLISH_PARSER, language=self.language.code)
-        keys, table = self.features(split)["parse"][:], self.documents(split)
-        missing = set(self.cache.missing([key for key in keys if key]))
+        keys, documents = self.features(split)["parse"][:], self.documents(split)  # in the same order
+        missing = set(self.cache.missing([key for key in keys if key]))  # documents without text have no key
         if missing:
-            unparsed = [as_document(table[row]) for row, key in enumerate(keys) if key in missing]
+            unparsed = [as_document(documents[index]) for index, key in enumerate(keys) if key in missing]
             self._announce(split, unparsed)
             parse_missing(unparsed, self.cache, self.parser)
         if self.ablation == "other":
             self.read_discourse()  # before loader processes copy this object, which holds the parses of other documents
 
     def read_discourse(self) -> ParserDiscourse:
-        """Return what turns a parse into the discourse of a batch, according to the ablation."""
+        """Return the object that turns a parse into the LDD and gamma of a batch, with the ablation applied."""
         if self._ablation is None and self.ablation == "other":
             self._ablation = OtherDiscourse(self.half_width, self.ablation_seed, self._other_parses())
         elif self._ablation is None:
-            # `wac` and `no_labels` change the model, not its input
-            kind = _ABLATIONS.get(self.ablation, ParserDiscourse)
-            self._ablation = kind(self.half_width, self.ablation_seed)
+            # other ablations, such as `wac` and `no_labels`, change the model instead of its input
+            discourse_type = _ABLATIONS.get(self.ablation, ParserDiscourse)
+            self._ablation = discourse_type(self.half_width, self.ablation_seed)
         return self._ablation
 
     def _other_parses(self) -> list[DiscourseParse]:
-        """Return the parses for the ablation `other`: those stored in the run; in training, of the training split."""
+        """Return parses for the ablation `other`: in training of the training split, later those stored in the run."""
         stored = None if self.tokenizer_dir is None else Path(self.tokenizer_dir) / _OTHERS_FOLDER
         training = self.trainer is not None and self.trainer.state.fn == "fit"
         if stored is not None and stored.is_dir() and not training:
             cache = ParseCache(stored)
             return [cache.get(key) for key in cache]
-        sizes = {key: self.cache.size(key) for key in set(self.features("train")["parse"][:]) if key}
+        sizes = {key: self.cache.size(key) for key in set(self.features("train")["parse"][:]) if key}  # in EDUs
         return [self.cache.get(key) for key in ablations.evenly_spread(sizes, _OTHERS)]
 
     def loaded_splits(self) -> list[str]:
@@ -207,38 +208,35 @@ class RSTformerData(NeedsParser, TokenizerData):
         return list(self._features)
 
     def widest_reach(self, split: str, window: int) -> tuple[int, str]:
-        """Return the largest `reach` of the documents of a split, and the id of its document.
-
-        They are 0 and empty if all documents are within `half_width`.
-        """
-        widest, name = 0, ""
+        """Return the largest `reach` of a split and its document id; 0 and "" if all are within `half_width`."""
+        widest, widest_id = 0, ""
         features = self.features(split)
         keys = features["parse"][:]
-        long = [row for row, key in enumerate(keys) if key and self.cache.size(key) - 1 > self.half_width]
+        long = [index for index, key in enumerate(keys) if key and self.cache.size(key) > self.half_width + 1]
         for row in features.select(long).with_format("torch", columns=["starts", "ends"], output_all_columns=True):
             parse = self.cache.get(row["parse"], row["id"])
-            edus = parse.align(torch.stack([row["starts"], row["ends"]], 1))  # [S]
-            if (needed := reach(edus, window)) > widest:
-                widest, name = needed, row["id"]
-        return widest, name
+            edus = parse.align(torch.stack([row["starts"], row["ends"]], 1))  # EDU of each token, [S]
+            if (distance := reach(edus, window)) > widest:
+                widest, widest_id = distance, row["id"]
+        return widest, widest_id
 
     def save_tokenizer(self, folder: Path) -> None:
-        """Save the tokenizer and, with the ablation `other`, the parses that it chooses from."""
+        """Save the tokenizer and, with the ablation `other`, the parses from which it takes discourse."""
         super().save_tokenizer(folder)
         if not isinstance(self._ablation, OtherDiscourse):
             return
-        parses = {parse.text_digest: parse for parse in self._ablation.parses}
+        parses = {parse.text_digest: parse for parse in self._ablation.parses}  # any unique keys will do
         cache = ParseCache(Path(folder) / _OTHERS_FOLDER)
-        missing = cache.missing(parses)
+        missing = cache.missing(parses)  # the folder of a resumed run has them
         with ShardWriter(cache) as writer:
             for key in missing:
                 writer.add(key, parses[key])
 
     def _announce(self, split: str, missing: list[Document]) -> None:
-        """Report the documents of a split without a parse; in training, a given folder must have them all."""
-        ids = ", ".join(document.id for document in missing[:3]) + (", ..." if len(missing) > 3 else "")
-        ids = f"{counted(len(missing), 'document')} of {split} ({ids})"
-        lacks = f"{self.parses}: no parse of {ids} by this parser with a band of {self.parser.band} EDUs"
+        """Report documents without a parse; in training, a folder that the user named must have all (`UserError`)."""
+        examples = ", ".join(document.id for document in missing[:3]) + (", ..." if len(missing) > 3 else "")
+        documents = f"{counted(len(missing), 'document')} of {split} ({examples})"
+        lacks = f"{self.parses}: no parse of {documents} by this parser with a band of {self.parser.band} EDUs"
         if self.parses_given and split in ("train", "val"):
             raise UserError(
                 f"{lacks}; run `precis parse` with this folder as --out, this --parser and "
@@ -247,10 +245,11 @@ class RSTformerData(NeedsParser, TokenizerData):
         rank_zero_info(f"{lacks}; they are parsed now")
 
     def collate(self, rows: list[dict[str, Any]]) -> RSTformerBatch:
-        source = pad([row["source"] for row in rows], self.tokenizer.pad)
-        mask = torch.arange(source.shape[1]) < torch.tensor([len(row["source"]) for row in rows])[:, None]
+        source = pad([row["source"] for row in rows], self.tokenizer.pad)  # [B, S]
+        lengths = torch.tensor([len(row["source"]) for row in rows])  # [B]
+        mask = torch.arange(source.shape[1]) < lengths[:, None]  # [B, S]
         global_mask = torch.zeros_like(source)
-        global_mask[:, 0] = 1
+        global_mask[:, 0] = 1  # <s> attends to all tokens and all attend to it, as in LED
         token_edu, ldd, gamma = self.discourse(rows, source.shape[1])
         return RSTformerBatch(
             ids=[row["id"] for row in rows],
@@ -265,7 +264,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         )
 
     def discourse(self, rows: list[dict[str, Any]], width: int) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Return EDUs of tokens [B, S], codes of the LDD [B, E, 2b + 1, R], and weights of EDUs gamma [B, E].
+        """Return the fields `token_edu` [B, S], `ldd` [B, E, 2b + 1, R], `gamma` [B, E] of a batch; `width` is S.
 
         Raises:
             MissingParse: if a document was not parsed.
@@ -275,14 +274,14 @@ class RSTformerData(NeedsParser, TokenizerData):
         if self.parser is None:
             return token_edu, None, None
         discourse = self.read_discourse()
-        bands: dict[int, Tensor] = {}
-        gammas: dict[int, Tensor] = {}
+        bands: dict[int, Tensor] = {}  # index in the batch -> codes, [EDUs, 2 half-width + 1, R]
+        gammas: dict[int, Tensor] = {}  # index in the batch -> weights, [EDUs]
         for n, row in enumerate(rows):
-            if not row["parse"]:
+            if not row["parse"]:  # a document without text
                 continue
             parse = self.cache.get(row["parse"], row["id"])
-            edus = parse.align(torch.tensor([row["starts"], row["ends"]]).T)
-            size = int(edus.max()) + 1  # EDUs that are read; none if the text is cut before the first one
+            edus = parse.align(torch.tensor([row["starts"], row["ends"]]).T)  # EDU of each token, [tokens]
+            size = int(edus.max()) + 1  # number of EDUs in the truncated text; 0 if it ends before the first one
             if size:
                 token_edu[n, : len(edus)] = edus
                 bands[n] = discourse.codes(parse, size)
@@ -291,12 +290,12 @@ class RSTformerData(NeedsParser, TokenizerData):
             relations_of = {rows[n]["id"]: band.shape[2] for n, band in bands.items()}
             problem = f"parses with different numbers of relations: {relations_of}"
             raise UserError(f"{self.parses}: {problem}; parse them again")
-        max_edus = max((len(band) for band in bands.values()), default=1)
-        half = max((band.shape[1] // 2 for band in bands.values()), default=0)
+        max_edus = max((len(band) for band in bands.values()), default=1)  # without any parse, one EDU of padding
+        half_width = max((band.shape[1] // 2 for band in bands.values()), default=0)  # less if all documents are short
         relations = len(self.parser.relations)
-        ldd = torch.zeros(len(rows), max_edus, 2 * half + 1, relations, dtype=torch.uint8)
+        ldd = torch.zeros(len(rows), max_edus, 2 * half_width + 1, relations, dtype=torch.uint8)
         gamma = torch.zeros(len(rows), max_edus)
         for n, band in bands.items():
-            ldd[n, : len(band)] = resize(band, half)
+            ldd[n, : len(band)] = resize(band, half_width)
             gamma[n, : len(band)] = gammas[n]
         return token_edu, ldd, gamma

@@ -38,20 +38,21 @@ class SentenceIndex:
 
     @cached_property
     def _indices(self) -> dict[str, tuple[str, list[int]]]:
-        """The place and the sentences of each document, by its id."""
+        """File and line of each document's entry, and the indices of its sentences, best first; by document id."""
         by_id: dict[str, tuple[str, list[int]]] = {}
         for stem, path in self.files.items():
             for number, row in read_rows(path, ["id", "sent_id"]):
                 if isinstance(row, BadRecord):
                     raise UserError(str(row))
                 where, indices = f"{path}:{number}", row.get("sent_id")
+                # `type`, because True and False are instances of `int`
                 if not isinstance(indices, list) or not all(type(index) is int and index >= 0 for index in indices):
                     raise UserError(f"{where}: sent_id is not a list of indices; correct it")
                 by_id[str(row.get("id", f"{stem}-{number}"))] = where, indices
         return by_id
 
     def sentence_scores(self, documents: Iterable[Document]) -> Iterator[list[float]]:
-        """Yield the scores of each document: from 1 for the first sentence of its list down, 0 for those not listed."""
+        """Yield the scores of each document's sentences: 1, (n - 1) / n, ..., 1 / n for the n listed ones, else 0."""
         for document in documents:
             if document.id not in self._indices:
                 listed = ", ".join(map(str, self.files.values()))

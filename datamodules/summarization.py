@@ -92,19 +92,17 @@ class SummarizationData(LightningDataModule, ABC):
     ) -> None:
         super().__init__()
         at_least_one(batch_size=batch_size, eval_batch_size=eval_batch_size, num_proc=num_proc)
-        self.corpus, self.batch_size, self.eval_batch_size = corpus, batch_size, eval_batch_size or batch_size
-        self.tokenizer_dir, self.cache_dir = tokenizer_dir, Path(cache_dir) if cache_dir else default_cache()
-        self.on_bad_record = on_bad_record
-        self.limits = {TRAIN: max_train, VAL: max_eval, TEST: max_eval}
+        self.corpus, self.on_bad_record, self.tokenizer_dir = corpus, on_bad_record, tokenizer_dir
+        self.batch_size, self.eval_batch_size = batch_size, eval_batch_size or batch_size
+        self.cache_dir = Path(cache_dir) if cache_dir else default_cache()
+        self.limits = {TRAIN: max_train, VAL: max_eval, TEST: max_eval}  # maximum numbers of documents, None for all
         self.train_subset = train_subset
         self.num_workers, self.num_proc, self.pool = num_workers, num_proc, pool
         self.seed, self.language = order_seed(seed), language_of(language)
-        self.tokenizer: SavableTokenizer | None = None
-        self._documents: dict[str, datasets.Dataset] = {}
-        self._features: dict[str, datasets.Dataset] = {}
-        self.truncation: dict[str, list[TruncationRow]] = {}  # by split; on rank 0
-
-    # Defined by each paper ---------------------------------------------------------------------------------------
+        self.tokenizer: SavableTokenizer | None = None  # loaded by `prepare_data` and `setup`
+        self._documents: dict[str, datasets.Dataset] = {}  # by split, filled on first use by `documents`
+        self._features: dict[str, datasets.Dataset] = {}  # by split, filled on first use by `features`
+        self.truncation: dict[str, list[TruncationRow]] = {}  # by split; filled on rank 0 only
 
     @abstractmethod
     def build_tokenizer(self, train: "datasets.Dataset") -> SavableTokenizer:
@@ -135,74 +133,73 @@ class SummarizationData(LightningDataModule, ABC):
         self.tokenizer.save(folder)
 
     def truncation_limits(self) -> dict[str, str]:
-        """Return the counts of the column `truncation`, each with the option that limits it."""
+        """Return the counts of the column `truncation` to report, and the option that limits each; empty for none."""
         return {}
 
-    # Preparation -------------------------------------------------------------------------------------------------
-
     def documents(self, split: str) -> "datasets.Dataset":
-        """Return the documents of a split, from the cache if possible."""
+        """Return the documents of a split, at most `max_train` or `max_eval`, from the cache if possible."""
         if split not in self._documents:
-            data = build_documents(
+            table = build_documents(
                 self.corpus,
                 split,
                 self.cache_dir,
                 on_bad_record=self.on_bad_record,
                 num_proc=self.num_proc,
                 language=self.language.code,
-                require_references=self.needs_references and split != TEST,
+                require_references=self.needs_references and split != TEST,  # prediction reads `test` and needs none
             )
-            self._documents[split] = self._limited(split, data)
+            self._documents[split] = self._limited(split, table)
         return self._documents[split]
 
-    def _limited(self, split: str, data: "datasets.Dataset") -> "datasets.Dataset":
-        """Return the documents within the limit of a split, in their order."""
+    def _limited(self, split: str, documents: "datasets.Dataset") -> "datasets.Dataset":
+        """Return at most `max_train` or `max_eval` documents of a split, in the order of the corpus."""
         limit = self.limits[split]
-        if limit is None or limit >= len(data):
-            return data
+        if limit is None or limit >= len(documents):
+            return documents
         if split == TRAIN and self.train_subset == "random":
-            return data.select(sorted(random.Random(0).sample(range(len(data)), limit)))
-        return data.select(range(limit))
+            rng = random.Random(0)  # not the seed of the run, so that runs with several seeds train on the same sample
+            return documents.select(sorted(rng.sample(range(len(documents)), limit)))
+        return documents.select(range(limit))
 
     def digest(self, split: str) -> str:
-        """Return a digest of the documents of a split."""
+        """Return a digest of the documents of a split and of the arguments that limit them, for cache keys."""
         limit = [self.limits[split]]
         if split == TRAIN and self.train_subset == "random":
-            limit.append("random")
+            limit.append("random")  # the default `first` adds nothing: caches from before this option remain valid
         return _digest(read_manifest(self.documents(split))["digest"], *limit)
 
     def features(self, split: str) -> "datasets.Dataset":
         """Return the encoded documents of a split, from the cache if possible."""
         if split not in self._features:
-            documents = self.documents(split)
             settings = [FEATURES_VERSION, self.feature_settings(), *self.language.setting.values()]
             key = _digest(type(self).__name__, self.digest(split), self.tokenizer.state(), settings)
-            self._features[split] = self._cached_features(documents, key, f"encoding {split}")
+            self._features[split] = self._cached_features(self.documents(split), key, f"encoding {split}")
             self._report_truncation(split)
             self.on_new_features(split)
         return self._features[split]
 
     def on_new_features(self, split: str) -> None:
-        """Check or complete the features of a split when `features` has them for the first time; does nothing here."""
+        """Called after `features` loads a split, for subclasses that check or complete it; does nothing here."""
 
     def _cached_features(self, documents: "datasets.Dataset", key: str, title: str) -> "datasets.Dataset":
-        """Return features from the cache; missing ones are built in a temporary folder and moved there."""
+        """Return the features in the cache files named by `key`, encoding the documents first if a file is missing."""
         folder = self.cache_dir / "features"
         processes = min(self.num_proc, len(documents))
         names = [f"{key}.arrow"]
-        if processes > 1:  # as `Dataset.map` names them
+        if processes > 1:  # `Dataset.map` writes a file for each process, with this suffix
             names = [f"{key}_{rank:05d}_of_{processes:05d}.arrow" for rank in range(processes)]
         options = {"num_proc": processes if processes > 1 else None, "new_fingerprint": key, "desc": title}
         if not all((folder / name).exists() for name in names):
             with building_folder(folder) as building:
                 self.encode_all(documents, cache_file_name=str(building / f"{key}.arrow"), **options)
-                for name in names:
+                for name in names:  # an atomic move, so that other processes only see complete files
                     (building / name).replace(folder / name)
+        # with files of these names, `Dataset.map` opens them instead of encoding
         return self.encode_all(documents, cache_file_name=str(folder / f"{key}.arrow"), **options)
 
     @rank_zero_only
     def _report_truncation(self, split: str) -> None:
-        """Report truncation of the documents of a split in one line, once for each split."""
+        """Print how much of the documents of a split is truncated, in one line, once for each split."""
         if split in self.truncation or not self.truncation_limits():
             return
         self.truncation[split] = truncation_rows(split, self._features[split], self.truncation_limits())
@@ -210,11 +207,11 @@ class SummarizationData(LightningDataModule, ABC):
             rank_zero_info(line)
 
     def encode_all(self, documents: "datasets.Dataset", **caching: Any) -> "datasets.Dataset":
-        """Encode documents to rows of a table; `caching` are arguments of `Dataset.map`."""
+        """Return a table of the features of documents, a row each; `caching` are arguments of `Dataset.map`."""
         return documents.map(partial(_encode_row, self._for_workers()), remove_columns=["parts"], **caching)
 
     def with_corpus(self, corpus: Corpus, cache_dir: Path, eval_batch_size: int | None = None) -> Self:
-        """Return a DataModule over other documents, with the same tokenizer and options, and their own cache folder."""
+        """Return a copy for summarizing another corpus with the same tokenizer and options, and with its own cache."""
         data = copy.copy(self)
         data.trainer, data._documents, data._features, data.truncation = None, {}, {}, {}
         data.corpus, data.cache_dir = corpus, Path(cache_dir)
@@ -222,14 +219,15 @@ class SummarizationData(LightningDataModule, ABC):
         return data
 
     def _for_workers(self) -> Self:
-        """Return a copy for other processes, without trainer, corpus and datasets."""
+        """Return a shallow copy without trainer, corpus and datasets, which is cheap to send to other processes."""
         data = copy.copy(self)
         data.trainer, data.corpus, data._documents, data._features, data.truncation = None, None, {}, {}, {}
         return data
 
     def _splits(self, stage: str | None) -> list[str]:
+        """Return the splits that a stage of Lightning reads; all of them without a stage."""
         splits = {"fit": [TRAIN, VAL], "validate": [VAL], "test": [TEST], "predict": [TEST]}
-        return splits.get(stage or "", [TRAIN, VAL, TEST])
+        return splits.get(stage, [TRAIN, VAL, TEST])
 
     def _tokenizer_folder(self) -> Path:
         if self.tokenizer_dir is not None:
@@ -240,7 +238,8 @@ class SummarizationData(LightningDataModule, ABC):
         """Build documents, tokenizer and features into the cache, in one process.
 
         Raises:
-            UserError: if the corpus lacks a split that this command reads, or is hardly Latin but called English.
+            UserError: if the corpus lacks a split that this command reads, or if the language is English but most
+                letters of the documents are not Latin.
         """
         splits = self._splits(self.trainer.state.fn.value if self.trainer is not None else None)
         for split in splits:
@@ -258,8 +257,9 @@ class SummarizationData(LightningDataModule, ABC):
         """Raise a `UserError` if the language is English, and most letters of the first documents are not Latin."""
         if not self.language.is_english:
             return
-        rows = self.documents(split)
-        script = script_of(all_texts(rows.select(range(min(100, len(rows))))))
+        documents = self.documents(split)
+        sample = documents.select(range(min(100, len(documents))))  # enough to tell the script of a corpus
+        script = script_of(all_texts(sample))  # None if there are no letters
         if script and script.latin < 0.5:
             raise UserError(
                 f"data.language is {self.language.code}, but {script.share:.0%} of the letters in the {split} "
@@ -268,7 +268,7 @@ class SummarizationData(LightningDataModule, ABC):
             )
 
     def prepare_splits(self, splits: list[str]) -> None:
-        """Build documents, tokenizer and features of some splits; the tokenizer is built from the training split."""
+        """Build tokenizer (from the training split, unless `tokenizer_dir` is set) and features of some splits."""
         folder = self._tokenizer_folder()
         if self.tokenizer_dir is None and not folder.exists():
             with appearing_folder(folder) as building:
@@ -283,13 +283,11 @@ class SummarizationData(LightningDataModule, ABC):
         for split in self._splits(stage):
             self.features(split)
 
-    # Loaders -----------------------------------------------------------------------------------------------------
-
     def _loader(self, split: str, shuffle: bool, batch_size: int) -> ResumableLoader:
-        data, order = self.features(split), {"shuffle": shuffle, "seed": self.seed, "pool": self.pool}
-        order["repeats"] = self.repeats if shuffle else 1
-        lengths = data["length"][:]
-        return loader_of(data, lengths, batch_size, self.collate, split, self.trainer, self.num_workers, **order)
+        features = self.features(split)
+        order = {"shuffle": shuffle, "seed": self.seed, "pool": self.pool, "repeats": self.repeats if shuffle else 1}
+        lengths = features["length"][:]  # a list, where a column would read the file at each access
+        return loader_of(features, lengths, batch_size, self.collate, split, self.trainer, self.num_workers, **order)
 
     def train_dataloader(self) -> ResumableLoader:
         return self._loader(TRAIN, True, self.batch_size)

@@ -22,7 +22,7 @@ from datamodules.text.subwords import Subwords
 
 
 class TreebankSplits(LightningDataModule, ABC):
-    """Whole documents of treebanks, read and encoded in memory: a few million words at most.
+    """Base class of whole documents of treebanks, read and encoded in memory: a few million words at most.
 
     Subclasses define `encode` and `collate`, and may override `documents`.
 
@@ -45,7 +45,7 @@ class TreebankSplits(LightningDataModule, ABC):
         ValueError: if a batch size is below 1.
     """
 
-    collate: Callable[[list[Any]], Any]  # a batch of what `encode` gave
+    collate: Callable[[list[Any]], Any]  # makes a batch of the features of documents
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class TreebankSplits(LightningDataModule, ABC):
     ) -> None:
         super().__init__()
         at_least_one(batch_size=batch_size)
-        self.paths = {"train": train, "val": val, "test": test}
+        self.paths = {"train": train, "val": val, "test": test}  # None for a split that is not needed
         self.checkpoint, self.licences = checkpoint, licences
         self.batch_size, self.eval_batch_size, self.pool = batch_size, eval_batch_size, pool
         self.num_workers, self.seed, self.language = num_workers, order_seed(seed), language_of(language)
@@ -74,7 +74,7 @@ class TreebankSplits(LightningDataModule, ABC):
         """Return the features of a document, with its `size` for sorting."""
 
     def documents(self, split: str) -> list[TreebankDocument]:
-        """Return the documents of a split; a message has the number of those left out for their licence.
+        """Return the documents of a split; in training those with one of `licences`, if set, and report the others.
 
         Raises:
             UserError: if there is no such split, or no document is left.
@@ -92,24 +92,23 @@ class TreebankSplits(LightningDataModule, ABC):
                 "--data.licences null to take all"
             )
         if len(permitted) < len(documents):
-            licences = sorted(
-                {document.licence or "unknown" for document in documents} - {d.licence for d in permitted}
-            )
-            rank_zero_info(f"train: {len(permitted)} of {len(documents)} documents; left out: {', '.join(licences)}")
+            all_licences = {document.licence or "unknown" for document in documents}
+            excluded = sorted(all_licences - {document.licence for document in permitted})
+            rank_zero_info(f"train: {len(permitted)} of {len(documents)} documents; left out: {', '.join(excluded)}")
         return permitted
 
     def setup(self, stage: str) -> None:
-        """Read treebanks and compute their features."""
-        subwords = None if self.checkpoint == "small" else Subwords(self.checkpoint)
+        """Read the treebanks that a stage of Lightning needs, and compute the features of their documents."""
+        subwords = None if self.checkpoint == "small" else Subwords(self.checkpoint)  # `small` hashes words instead
         for split in {"fit": ["train", "val"], "validate": ["val"], "test": ["test"]}.get(stage, []):
             if split not in self._features:
                 self._features[split] = [self.encode(document, subwords) for document in self.documents(split)]
 
     def _loader(self, split: str, shuffle: bool) -> ResumableLoader:
-        texts, order = self._features[split], {"shuffle": shuffle, "seed": self.seed, "pool": self.pool}
-        lengths = [text.size for text in texts]
+        features, order = self._features[split], {"shuffle": shuffle, "seed": self.seed, "pool": self.pool}
+        lengths = [of_document.size for of_document in features]
         batch_size = self.batch_size if shuffle else self.eval_batch_size
-        return loader_of(texts, lengths, batch_size, self.collate, split, self.trainer, self.num_workers, **order)
+        return loader_of(features, lengths, batch_size, self.collate, split, self.trainer, self.num_workers, **order)
 
     def train_dataloader(self) -> ResumableLoader:
         return self._loader("train", True)
@@ -126,8 +125,7 @@ class TreebankData(TreebankSplits):
 
     Args:
         inventory: coarse relations: `gum`, `rst_dt`, or those of the treebank, see `inventory_of`.
-
-    The other arguments are those of `TreebankSplits`.
+        shared: arguments of `TreebankSplits`.
 
     Raises:
         ValueError: if the inventory does not exist, or a batch size is below 1.
@@ -146,11 +144,12 @@ class TreebankData(TreebankSplits):
     ) -> None:
         super().__init__(train, val, test, checkpoint, eval_batch_size=1, pool=25, **shared)
         self.inventory = inventory_of(inventory)
+        # (nuclearity, relation) -> index of the class that a parser predicts for a node
         self.classes = {name: number for number, name in enumerate(label_classes(self.inventory))}
-        self._documents: dict[str, list[TreebankDocument]] = {}
+        self._documents: dict[str, list[TreebankDocument]] = {}  # by split, filled on first use
 
     def documents(self, split: str) -> list[TreebankDocument]:
-        """Return the documents of a split with coarse relations; those left out for their licence are counted.
+        """Return the documents of a split (see `TreebankSplits`) with coarse relations in place of the treebank's.
 
         Raises:
             UserError: if there is no such split, a document has no tree, or no document is left.
@@ -164,9 +163,9 @@ class TreebankData(TreebankSplits):
         return self._documents[split]
 
     def encode(self, document: TreebankDocument, subwords: Subwords | None) -> ParserFeatures:
-        """Return the features of a document, with its gold nodes."""
+        """Return the features of a document, with its gold nodes (start, split, end, class) in indices of EDUs."""
         spans = document.tree.binary().spans()
-        nodes = [(s.start, s.split, s.end, self.classes[s.nuclearity, s.relation]) for s in spans]
+        nodes = [(span.start, span.split, span.end, self.classes[span.nuclearity, span.relation]) for span in spans]
         return parser_features(document, document.edus, subwords, nodes, document.id)
 
 
@@ -176,8 +175,7 @@ class SegmentationData(TreebankSplits):
     Args:
         sentences: `gold` offsets of the treebank if available, or our `own` splitting.
         max_train: maximal number of training documents; all by default.
-
-    The other arguments are those of `TreebankSplits`.
+        shared: arguments of `TreebankSplits`.
     """
 
     collate = staticmethod(SegmentationBatch.of)
@@ -199,13 +197,13 @@ class SegmentationData(TreebankSplits):
         self.sentences, self.max_train = sentences, max_train
 
     def documents(self, split: str) -> list[TreebankDocument]:
-        """Return the documents of a split, see `TreebankSplits`."""
+        """Return the documents of a split (see `TreebankSplits`), at most `max_train` of training."""
         documents = super().documents(split)
         return documents[: self.max_train] if split == "train" else documents
 
     def encode(self, document: TreebankDocument, subwords: Subwords | None) -> EduFeatures:
         """Return the features of a document, with the tags of its gold EDUs."""
-        if self.sentences == "own":
+        if self.sentences == "own":  # as in summarization, where no treebank has the sentences
             sentences = sentence_offsets(document.text, document.paragraphs or None, self.language.code)
             document = replace(document, sentences=sentences)
         return edu_features(document, subwords, document.edus, document.id)

@@ -46,21 +46,21 @@ class TruncationRow:
 
 
 def text_limits(max_source: int | None, max_target: int | None = None) -> dict[str, str]:
-    """Return the limits of what `count_source` and `truncate_target` count; None is no limit, or no target."""
+    """Return the counts of `count_source`, and of `truncate_target` if there is a `max_target`, each with its limit."""
     source = "no limit" if max_source is None else f"data.max_source {max_source}"
     limits = dict.fromkeys(("source_tokens", "source_sentences", "source_paragraphs"), source)
     return limits if max_target is None else limits | {"target_tokens": f"data.max_target {max_target}"}
 
 
 def truncate_target(tokens: list[int], max_target: int, stop: int) -> tuple[list[int], Counts]:
-    """Return a summary as at most `max_target` tokens, end symbol included, and the counts of truncation without it."""
-    kept_tokens = tokens[: max_target - 1]
-    return [*kept_tokens, stop], {"target_tokens": [len(kept_tokens), len(tokens)]}
+    """Return a summary as at most `max_target` tokens, the end symbol `stop` included, and its counts without it."""
+    truncated = tokens[: max_target - 1]
+    return [*truncated, stop], {"target_tokens": [len(truncated), len(tokens)]}
 
 
 def count_source(document: Document, tokens_read: int, tokens: int, sentences_read: int) -> Counts:
-    """Return the counts of a document that is truncated after some token."""
-    sizes = [len(part) for part in document.parts]
+    """Return the counts of a document: the numbers of tokens and of complete sentences read, and the totals."""
+    sizes = [len(part) for part in document.parts]  # sentences of each paragraph
     return {
         "source_tokens": [tokens_read, tokens],
         "source_sentences": [sentences_read, sum(sizes)],
@@ -69,7 +69,7 @@ def count_source(document: Document, tokens_read: int, tokens: int, sentences_re
 
 
 def whole_units(sizes: Sequence[int], length: int) -> int:
-    """Return the number of units, of these sizes and in order, that are complete within the first `length` items."""
+    """Return how many consecutive units, such as sentences of `sizes` words, end within the first `length` words."""
     return bisect_right(list(accumulate(sizes)), length)
 
 
@@ -80,36 +80,36 @@ def sentences_read(document: Document, offsets: Sequence[tuple[int, int]], token
     """
     if tokens_read >= len(offsets):
         return len(document.sentences)
-    reached = max((end for _, end in offsets[:tokens_read]), default=0)
-    return bisect_right(document.sentence_ends, reached)
+    characters_read = max((end for _, end in offsets[:tokens_read]), default=0)  # special tokens end at 0
+    return bisect_right(document.sentence_ends, characters_read)
 
 
 def truncation_rows(split: str, features: "datasets.Dataset", limits: Mapping[str, str]) -> list[TruncationRow]:
-    """Return sums of counts over the encoded documents of a split, a row for each count and its limit."""
+    """Sum the counts of the encoded documents of a split, and return a row for each count in `limits`."""
     rows = {
         name: TruncationRow(split, name.replace("_", " "), limit, len(features), 0, 0, 0, "")
         for name, limit in limits.items()
     }
     examples: dict[str, list[str]] = {name: [] for name in limits}
     columns = features.select_columns(["id", COLUMN]).with_format("arrow")
-    for table in columns.iter(batch_size=10_000):
+    for table in columns.iter(batch_size=10_000):  # a few megabytes at a time
         counts = table[COLUMN].combine_chunks() if isinstance(table[COLUMN], pa.ChunkedArray) else table[COLUMN]
         for name, row in rows.items():
-            pairs = pc.struct_field(counts, name)  # lists of two numbers
+            pairs = pc.struct_field(counts, name)  # [read, total] of each document
             read = pc.list_element(pairs, 0).to_numpy(zero_copy_only=False)
             total = pc.list_element(pairs, 1).to_numpy(zero_copy_only=False)
             truncated = np.flatnonzero(read < total)
             row.documents_cut += len(truncated)
             row.total += int(total.sum())
             row.left_out += int((total - read).sum())
-            new_examples = truncated[: 3 - len(examples[name])]
+            new_examples = truncated[: 3 - len(examples[name])]  # up to three in all
             examples[name] += [table["id"][int(index)].as_py() for index in new_examples]
             row.examples = " ".join(examples[name])
     return list(rows.values())
 
 
 def truncation_line(rows: Sequence[TruncationRow]) -> str | None:
-    """Return a one-line report of the truncation of a split; None if there is none."""
+    """Return a report of the rows of a split in one line, by limit; None if nothing is truncated."""
     by_limit: dict[str, list[TruncationRow]] = {}
     for row in rows:
         if row.left_out:
@@ -119,7 +119,8 @@ def truncation_line(rows: Sequence[TruncationRow]) -> str | None:
     parts = []
     for limit, rows_of_limit in by_limit.items():
         shares = ", ".join(f"{100 * row.share:.1f} % of {row.counted}" for row in rows_of_limit)
-        parts.append(f"{shares} in {counted(max(row.documents_cut for row in rows_of_limit), 'document')} ({limit})")
+        documents_cut = max(row.documents_cut for row in rows_of_limit)
+        parts.append(f"{shares} in {counted(documents_cut, 'document')} ({limit})")
     return f"{rows[0].split}, {counted(rows[0].documents, 'document')}, cut off: {'; '.join(parts)}"
 
 
@@ -133,9 +134,9 @@ def to_csv(rows: Sequence[TruncationRow]) -> str:
 
 
 def from_csv(text: str) -> list[TruncationRow]:
-    """Parse the rows of `to_csv`."""
-    kinds = {field.name: field.type for field in fields(TruncationRow)}
+    """Parse the rows of `to_csv`; the column `share` is computed again."""
+    types = {field.name: field.type for field in fields(TruncationRow)}  # `str` or `int`
     rows = []
     for row in csv.DictReader(io.StringIO(text)):
-        rows.append(TruncationRow(**{name: kind(row[name]) for name, kind in kinds.items()}))
+        rows.append(TruncationRow(**{name: convert(row[name]) for name, convert in types.items()}))
     return rows

@@ -28,7 +28,7 @@ OnBadRecord = Literal["raise", "skip"]
 # Part of the cache key: increase it when the same records give other documents.
 VERSION = 4
 
-_BATCH = 512  # records per batch; even whole books stay below Arrow's limit of 2 GB of text
+_BATCH = 512  # records per table chunk; even whole books stay below Arrow's limit of 2 GB of text
 
 
 class Corpus(ABC):
@@ -89,9 +89,10 @@ def build_documents(
     fingerprint = corpus.fingerprint(split)
 
     def folder_of(with_references: bool) -> Path:
+        # "auto" is the splitter of sentences, which was an option before
         content = [VERSION, version("sentencex"), fingerprint, "auto", with_references]
-        content += language_of(language).setting.values()  # English has no part in the key
-        key = text_digest(json.dumps(content))[:20]
+        content += language_of(language).setting.values()  # empty for English
+        key = text_digest(json.dumps(content))[:20]  # 80 bits: no two contents share a folder
         return Path(cache_dir) / f"{type(corpus).__name__.lower()}-{split}-{key}"
 
     folder = folder_of(require_references)
@@ -99,7 +100,7 @@ def build_documents(
         folder = folder_of(not require_references)  # the same documents, whether references are required or not
     if not (folder / "manifest.json").exists():
         to_document = partial(make_document, require_references=require_references, language=language)
-        with appearing_folder(folder) as building:
+        with appearing_folder(folder) as building:  # renamed to `folder` when complete
             manifest = _write(corpus, split, building, to_document, on_bad_record, num_proc)
             manifest |= {"split": split, "require_references": require_references}
             (building / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
@@ -107,7 +108,7 @@ def build_documents(
     manifest = read_manifest(dataset)
     _report_skipped(corpus.title(split), folder, manifest["skipped"], on_bad_record)
     if manifest["cleaned"]:
-        from pytorch_lightning.utilities import rank_zero_info  # imports torch
+        from pytorch_lightning.utilities import rank_zero_info  # here, because it imports torch, which is slow
 
         marks = ", ".join(f"{number:,} {rule}" for rule, number in manifest["cleaned"].items())
         rank_zero_info(f"{split}: cleaned away: {marks}")
@@ -137,9 +138,9 @@ class TableDocuments(Sequence[Document]):
 def read_manifest(dataset: "Dataset") -> dict[str, Any]:
     """Read the manifest of a table that `build_documents` returned.
 
-    It has `split`, `require_references`, `documents` and `without_references` (counts), `digest` (of the documents, in
-    order), `fingerprint` (of the corpus), `cleaned` (number of removed marks by rule) and `skipped` (a list of `where`
-    and `problem`).
+    It has `split`, `require_references`, `documents` and `without_references` (numbers of documents), `digest` (SHA-256
+    of the documents in order), `fingerprint` (`Corpus.fingerprint`), `cleaned` (number of removed marks by rule of
+    `corpora.fields`) and `skipped` (a list of bad records, each with `where` and `problem`).
     """
     path = Path(dataset.cache_files[0]["filename"]).with_name("manifest.json")
     return json.loads(path.read_text(encoding="utf-8"))
@@ -148,17 +149,17 @@ def read_manifest(dataset: "Dataset") -> dict[str, Any]:
 def make_document(
     record: Record | BadRecord, require_references: bool = False, language: str = "en"
 ) -> Document | BadRecord:
-    """Convert a record to a document, or to a `BadRecord` if that is impossible."""
+    """Return a document with the sentences of a record, or a `BadRecord` if its id, text or reference is missing."""
     if isinstance(record, BadRecord):
         return record
     if is_blank(record.id):
         return BadRecord(record.where, "its id is empty", FIX_OR_SKIP)
     texts = [text if isinstance(text, str) else "".join(text) for text in (*record.parts, *record.references)]
-    if half := lone_surrogate("".join([record.id, *texts])):
+    if half := lone_surrogate("".join([record.id, *texts])):  # JSON may have one, but UTF-8 and Arrow cannot encode it
         return BadRecord(record.where, f"half of a surrogate pair, {half}, is not text", FIX_OR_SKIP)
-    spoken = language_of(language)
-    parts = [sentences for part in record.parts if (sentences := _sentences(part, spoken))]
-    references = [sentences for text in record.references if (sentences := _sentences(text, spoken))]
+    splitter = language_of(language)
+    parts = [sentences for part in record.parts if (sentences := _sentences(part, splitter))]
+    references = [sentences for text in record.references if (sentences := _sentences(text, splitter))]
     if not parts:
         return BadRecord(record.where, "the document is empty", FIX_OR_SKIP)
     if require_references and not references:
@@ -168,6 +169,7 @@ def make_document(
 
 
 def _sentences(text: str | list[str], language: Language) -> list[str]:
+    """Return the sentences of a text (a list has one per item), each on one line, without those that are blank."""
     if isinstance(text, str):
         sentences = language.split_sentences(text)
     else:
@@ -183,7 +185,7 @@ def _write(
     on_bad_record: OnBadRecord,
     num_proc: int,
 ) -> dict[str, Any]:
-    """Stream the documents to `documents.arrow` and return the manifest."""
+    """Write the documents of a split to `documents.arrow` in `folder`, and return a manifest, see `read_manifest`."""
     import pyarrow as pa  # not at the top: a command that summarizes a text makes documents without a table
 
     texts = pa.list_(pa.list_(pa.string()))
@@ -197,7 +199,7 @@ def _write(
     with (
         pa.OSFile(str(folder / "documents.arrow"), "wb") as sink,
         pa.ipc.new_stream(sink, schema) as writer,
-        closing(converted),  # stop the process pool and the progress bar at once on errors
+        closing(converted),  # stops the process pool and the progress bar at once on errors
     ):
         for pairs in converted:
             rows = []
@@ -214,8 +216,8 @@ def _write(
                 without_references += not document.references
                 cleaned.update(record.cleaned)
                 rows.append({"id": document.id, "parts": document.parts, "references": document.references})
-                digest.update(json.dumps(list(rows[-1].values())).encode())
-            if rows:
+                digest.update(json.dumps([document.id, document.parts, document.references]).encode())
+            if rows:  # all records of a batch may be bad
                 writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=schema))
     if not place_of_id:
         number = counted(len(skipped), "bad record")
@@ -237,37 +239,36 @@ def _converted(
     num_proc: int,
     title: str,
 ) -> Iterator[list[tuple[Record | BadRecord, Document | BadRecord]]]:
-    """Yield batches of (record, document or bad record), with a progress bar on terminals."""
+    """Yield batches of pairs: a record, and the result of `to_document` for it; `title` describes the progress bar."""
     records = iter(records)
-    batch = list(islice(records, _BATCH))  # before our progress bar: a corpus may show its own while it is prepared
-    with mapper(num_proc) as mapped, progress_bar() as progress:
+    batch = list(islice(records, _BATCH))  # before the progress bar: some corpora have one while they are prepared
+    with mapper(num_proc) as map_in_processes, progress_bar() as progress:
         task = progress.add_task(title, total=None)
         while batch:
-            yield list(zip(batch, mapped(to_document, batch)))
+            yield list(zip(batch, map_in_processes(to_document, batch)))
             progress.advance(task, len(batch))
             batch = list(islice(records, _BATCH))
 
 
 def _all_have_references(folder: Path) -> bool:
-    """Return whether documents were built into a folder without skipping any, and each has a reference."""
+    """Return whether a folder has the documents of a split, none of them skipped, and each has a reference."""
     path = folder / "manifest.json"
     if not path.exists():
         return False
     manifest = json.loads(path.read_text(encoding="utf-8"))
-    complete = manifest["require_references"] or manifest.get("without_references") == 0
-    return complete and not manifest["skipped"]
+    return manifest["without_references"] == 0 and not manifest["skipped"]
 
 
 def _report_skipped(name: str, folder: Path, skipped: list[dict[str, str]], on_bad_record: OnBadRecord) -> None:
-    """Warn about skipped records; raise a `UserError` if none may be skipped, but the cached table lacks some."""
+    """Warn about skipped records; raise a `UserError` if none may be skipped, but an earlier command skipped some."""
     if not skipped:
         return
-    first = [f"{bad['where']}: {bad['problem']}" for bad in skipped[:3]]
+    examples = [f"{bad['where']}: {bad['problem']}" for bad in skipped[:3]]
     if on_bad_record == "raise":
-        raise UserError(f"{first[0]}; {FIX_OR_SKIP}")
-    num_more = len(skipped) - len(first)
+        raise UserError(f"{examples[0]}; {FIX_OR_SKIP}")
+    num_more = len(skipped) - len(examples)
     more = f"; and {num_more} more, see {folder / 'manifest.json'}" if num_more else ""
-    warnings.warn(f"{name}: left out {counted(len(skipped), 'bad record')}: {'; '.join(first)}{more}", stacklevel=3)
+    warnings.warn(f"{name}: left out {counted(len(skipped), 'bad record')}: {'; '.join(examples)}{more}", stacklevel=3)
 
 
 def no_split(corpus: Corpus, split: str) -> str:

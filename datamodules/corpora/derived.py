@@ -42,16 +42,16 @@ class OwnSentences(Corpus):
         for record in self.corpus.records(split):
             document = make_document(record, language=self.language.code)
             if isinstance(document, BadRecord):
-                yield record
+                yield record  # unchanged: `build_documents` comes to the same result, and raises or skips
                 continue
-            # The seed is the id, so that a choice does not depend on the preceding documents.
-            rng, sentences = random.Random(record.id), document.sentences
+            sentences = document.sentences
+            rng = random.Random(record.id)  # so that a choice does not depend on the preceding documents
             chosen = select(sentences, self.number, self.selection, rng=rng, language=self.language.code)
             yield replace(record, parts=document.parts, references=[[sentences[i] for i in chosen]])
 
     def fingerprint(self, split: str) -> str:
-        how = " ".join([self.selection, str(self.number), *self.language.setting.values()])
-        return f"own sentences 2 {how} of {self.corpus.fingerprint(split)}"
+        arguments = " ".join([self.selection, str(self.number), *self.language.setting.values()])
+        return f"own sentences 2 {arguments} of {self.corpus.fingerprint(split)}"  # 2: version of this class
 
 
 class Folds(Corpus):
@@ -81,9 +81,9 @@ class Folds(Corpus):
         return ["train", "val"]
 
     def records(self, split: str) -> Iterator[Record | BadRecord]:
-        for number, record in enumerate(self.corpus.records("train")):
-            held_out = number % self.folds == self.fold
-            if held_out == (split == "val"):
+        for index, record in enumerate(self.corpus.records("train")):
+            split_of_record = "val" if index % self.folds == self.fold else "train"
+            if split_of_record == split:
                 yield record
 
     def fingerprint(self, split: str) -> str:

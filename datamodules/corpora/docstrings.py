@@ -28,20 +28,21 @@ from datamodules.text.hashing import text_digest
 if TYPE_CHECKING:
     from datasketch import LeanMinHash  # imports SciPy, which only comparisons need
 
-_NGRAM = 5
-_PERMUTATIONS = 128
+_NGRAM = 5  # words of a shingle
+_PERMUTATIONS = 128  # values of a MinHash signature; the standard error of a similarity of 0.5 is 0.04
 _THRESHOLD = 0.5  # smallest similarity of near-duplicates
 _BUCKET = 100  # texts of a bucket that later ones are compared with; thousands of copies of a page would take hours
+_CHUNK = 256  # texts sent to a process at once, because a signature is quick to compute
 
 
 def shingles(text: str) -> set[str]:
-    """Return the word 5-grams of a text without case and punctuation; the whole text if it is shorter."""
+    """Return the word 5-grams of a text without case and punctuation; all words of a shorter text as one."""
     words = re.findall(r"\w+", text.lower())
     return {" ".join(words[i : i + _NGRAM]) for i in range(max(1, len(words) - _NGRAM + 1))}
 
 
 def clusters(texts: Sequence[str], criteria: Iterable[Sequence[Hashable]] = (), num_proc: int = 1) -> list[list[int]]:
-    """Return clusters of texts, as ascending indices and ordered by their first one, with near-duplicates together.
+    """Return clusters of texts: lists of ascending indices, ordered by the first one, with near-duplicates together.
 
     Args:
         texts: texts to compare by the Jaccard similarity of their shingles, as estimated by MinHash; from 0.5 on, they
@@ -51,38 +52,39 @@ def clusters(texts: Sequence[str], criteria: Iterable[Sequence[Hashable]] = (), 
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    pairs = list(_similar(texts, num_proc))
+    pairs = list(_similar_pairs(texts, num_proc))
     for keys in criteria:
-        first_index: dict[Hashable, int] = {}
+        first_index: dict[Hashable, int] = {}  # key -> index of the first text with it
         pairs += [(first_index.setdefault(key, index), index) for index, key in enumerate(keys)]
     first, second = zip(*pairs) if pairs else ((), ())
-    shape = (len(texts), len(texts))
-    _, labels = connected_components(coo_array((np.ones(len(pairs)), (first, second)), shape), directed=False)
+    edges = coo_array((np.ones(len(pairs)), (first, second)), shape=(len(texts), len(texts)))  # adjacency matrix
+    _, labels = connected_components(edges, directed=False)  # number of the component of each text
     groups: dict[int, list[int]] = defaultdict(list)
     for index, label in enumerate(labels):
         groups[label].append(index)
     return list(groups.values())
 
 
-def _similar(texts: Sequence[str], num_proc: int) -> Iterable[tuple[int, int]]:
-    """Yield pairs in one bucket of hashing whose signatures agree in at least a fraction `_THRESHOLD` of values."""
-    from datasketch import MinHashLSH
+def _similar_pairs(texts: Sequence[str], num_proc: int) -> Iterable[tuple[int, int]]:
+    """Yield pairs of near-duplicates, as ascending indices, among the texts that share a bucket of an LSH."""
+    from datasketch import MinHashLSH  # locality-sensitive hashing: a bucket has the texts that agree in a band
 
-    with mapper(num_proc, chunksize=256) as mapped:
-        signatures = list(mapped(_signature, texts))
-    bands = MinHashLSH(_THRESHOLD, _PERMUTATIONS).hashranges
-    buckets: dict[tuple[int, bytes], list[int]] = defaultdict(list)
-    for number, signature in enumerate(signatures):
+    with mapper(num_proc, chunksize=_CHUNK) as map_in_processes:
+        signatures = list(map_in_processes(_signature, texts))
+    bands = MinHashLSH(_THRESHOLD, _PERMUTATIONS).hashranges  # (start, end) of each band of a signature
+    buckets: dict[tuple[int, bytes], list[int]] = defaultdict(list)  # (start, values of the band) -> indices of texts
+    for index, signature in enumerate(signatures):
         text_buckets = [buckets[start, signature.hashvalues[start:end].tobytes()] for start, end in bands]
-        for candidate in sorted(set().union(*text_buckets)):
+        for candidate in sorted(set().union(*text_buckets)):  # earlier texts
             if signature.jaccard(signatures[candidate]) >= _THRESHOLD:
-                yield candidate, number
+                yield candidate, index
         for bucket in text_buckets:
             if len(bucket) < _BUCKET:
-                bucket.append(number)
+                bucket.append(index)
 
 
 def _signature(text: str) -> "LeanMinHash":
+    """Return the MinHash signature of the shingles of a text, in a form that is small to send between processes."""
     from datasketch import LeanMinHash, MinHash
 
     signature = MinHash(_PERMUTATIONS)
@@ -99,7 +101,8 @@ PACKAGES = frozenset({
 
 # Increase it when the same files give other records.
 _VERSION = 2
-_EVAL_SHARE, _MAX_EVAL = 0.05, 1000  # size of val and of test
+_EVAL_SHARE, _MAX_EVAL = 0.05, 1000  # size of val and of test: fraction of the docstrings, and maximum number
+_MAX_CLUSTER_SHARE = 50  # a cluster of more than 1/50 of val or test would dominate the scores, and goes to train
 
 
 class Docstrings(Corpus):
@@ -154,8 +157,9 @@ class Docstrings(Corpus):
 
     @cached_property
     def _files(self) -> list[tuple[str, Path]]:
+        """Name (relative to its folder) and path of each Python file to read, sorted."""
         if self.folders is None:
-            paths = sysconfig.get_paths()
+            paths = sysconfig.get_paths()  # `purelib` and `platlib`: site-packages; `stdlib`: standard library
             required = source_files(_distinct_paths(paths["purelib"], paths["platlib"]), self.packages)
             return sorted(required + source_files([Path(paths["stdlib"])]))
         for folder in self.folders:
@@ -173,26 +177,26 @@ class Docstrings(Corpus):
 
 
 def split_by_cluster(docstrings: list[Docstring], num_proc: int = 1) -> dict[str, list[Docstring]]:
-    """Split docstrings so that near-copies and equal summaries stay in the same split.
+    """Return the docstrings of `train`, `val` and `test`; near-copies and equal summaries stay in the same split.
 
-    Clusters are assigned in the order of a hash: to `test` or `val` while there is room, unless they are large enough
-    to dominate the scores; otherwise to `train`.
+    Clusters are visited in the order of a hash, which is random but the same everywhere. A small one goes to `test`, or
+    else to `val`, if it does not exceed the size of the split. All others go to `train`.
     """
     bodies = ["\n".join(docstring.body) for docstring in docstrings]
     summaries = [docstring.summary.lower().rstrip(".") for docstring in docstrings]
-    max_size = min(_MAX_EVAL, round(_EVAL_SHARE * len(docstrings)))
+    max_size = min(_MAX_EVAL, round(_EVAL_SHARE * len(docstrings)))  # of val and of test
+    max_members = max(1, max_size // _MAX_CLUSTER_SHARE)
     splits: dict[str, list[Docstring]] = {"test": [], "val": [], "train": []}
     groups = clusters(bodies, [summaries, bodies], num_proc=num_proc)
     hashes = [text_digest("\n".join([each.name, each.summary, *each.body])) for each in docstrings]
-    for members in sorted(groups, key=lambda group: hashes[group[0]]):
-        fits = (name for name in ("test", "val") if len(splits[name]) + len(members) <= max_size)
-        is_small = len(members) <= max(1, max_size // 50)
-        name = next(fits, "train") if is_small else "train"
-        splits[name] += [docstrings[index] for index in members]
+    for members in sorted(groups, key=lambda group: hashes[group[0]]):  # by the hash of the first docstring
+        choices = [name for name in ("test", "val") if len(splits[name]) + len(members) <= max_size]
+        split = choices[0] if choices and len(members) <= max_members else "train"
+        splits[split] += [docstrings[index] for index in members]
     return splits
 
 
-def _distinct_paths(*paths: str) -> list[Path]:
+def _distinct_paths(*paths: str) -> list[Path]:  # `purelib` and `platlib` are usually one folder
     return list(dict.fromkeys(Path(path).resolve() for path in paths))
 
 
@@ -205,8 +209,7 @@ class Modules(Docstrings):
 
     Args:
         folders: folders with `.py` files; by default those of `Docstrings`.
-        num_proc: number of processes that parse and compare; by default the number of cores, at most 8.
-        max_words: leave out documents with more words; the others keep their split.
+        num_proc, max_words: as in `Docstrings`.
 
     Raises:
         UserError: if a folder does not exist, or has no usable module.

@@ -20,13 +20,13 @@ RULES = {
 
 
 def clean(value: Any, counts: Counter[str]) -> Any:
-    """Return a text, or nested lists of texts, without the marks of `RULES`; add their numbers to `counts`."""
+    """Return a text, or nested lists of texts, without the marks of `RULES`; add the numbers of marks to `counts`."""
     if isinstance(value, list):
         return [clean(item, counts) for item in value]
     if isinstance(value, str):
-        for name, (marks, replacement) in RULES.items():
-            value, number = marks.subn(replacement, value)
-            counts[name] += number
+        for rule, (marks, replacement) in RULES.items():
+            value, num_removed = marks.subn(replacement, value)
+            counts[rule] += num_removed
     return value
 
 
@@ -74,9 +74,9 @@ class Fields:
     skip_parts: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("document", "summary"):  # a tuple, as in the keys of caches
+        for name in ("document", "summary"):  # lists as tuples, whose text is part of fingerprints
             if isinstance(getattr(self, name), list):
-                object.__setattr__(self, name, tuple(getattr(self, name)))
+                object.__setattr__(self, name, tuple(getattr(self, name)))  # the dataclass is frozen
         for field in fields(self):
             value, choices = getattr(self, field.name), get_args(field.type)
             if get_origin(field.type) is Literal and value not in choices:
@@ -84,23 +84,14 @@ class Fields:
 
     @property
     def names(self) -> list[str]:
-        """Names of the fields to read, those of summaries last."""
-        return [*dict.fromkeys([self.id or "id", *self._documents, *self._summaries])]
-
-    @property
-    def _documents(self) -> tuple[str, ...]:
-        return (self.document,) if isinstance(self.document, str) else self.document
-
-    @property
-    def _summaries(self) -> tuple[str, ...]:
-        if self.summary is None:
-            return ()
-        return (self.summary,) if isinstance(self.summary, str) else self.summary
+        """Names of the fields to read, each once: the id, documents, summaries."""
+        return [*dict.fromkeys([self.id or "id", *_as_tuple(self.document), *_as_tuple(self.summary)])]
 
     def record(self, row: dict[str, Any], where: str, number: str) -> Record | BadRecord:
-        """Convert a row to a record without the marks of `RULES`; `number` is its id if no field holds one.
+        """Convert a row to a record without the marks of `RULES`, or to a `BadRecord` if a field is missing or invalid.
 
-        A row without any summary field becomes a record without references, whose `where` lists the fields of the row.
+        `where` is the place of the row for messages, to which the names of its fields are added if it has no summary
+        field. `number` is the id of a row without a field `id`.
         """
         # the number replaces a missing `id`, but not a missing field that the user named
         identifier = row.get(self.id or "id", number if self.id is None else None)
@@ -111,7 +102,7 @@ class Fields:
         where = f"{where} (id {identifier!r})" if identifier != number else where
         cleaned: Counter[str] = Counter()
         parts = []
-        for field in self._documents:
+        for field in _as_tuple(self.document):
             value = clean(row.get(field), cleaned)
             texts = _texts(value, self.document_list)
             if texts is None:
@@ -120,12 +111,13 @@ class Fields:
                 texts = value.split(self.separator) if self.separator else _paragraphs(value, self.paragraphs)
             parts += texts
         references = []
-        for field in self._summaries:
+        summary_fields = _as_tuple(self.summary)
+        for field in summary_fields:
             texts = _texts(clean(row.get(field), cleaned), self.summary_list)
             if texts is None and row.get(field) is not None:
                 return _bad(row, where, field, "a string or a list of strings", "summary")
-            references += texts or []
-        if self._summaries and not any(field in row for field in self._summaries):
+            references += texts or []  # None for a missing summary
+        if summary_fields and not any(field in row for field in summary_fields):
             where = f"{where} (fields: {', '.join(row)})"
         return Record(
             str(identifier),
@@ -136,20 +128,27 @@ class Fields:
         )
 
 
+def _as_tuple(names: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else names or ()  # None without a summary
+
+
 def _texts(value: Any, layout: DocumentList | SummaryList) -> list[str | list[str]] | None:
-    """Return the texts (strings or lists of sentences) of a field's value, or None if it has another type."""
+    """Return the texts (strings or lists of sentences) in the value of a field, or None if it has another type."""
     if isinstance(value, str):
         return [value]
     if not isinstance(value, list):
         return None
     if all(isinstance(item, str) for item in value):
-        return [value] if layout == "sentences" else None if layout == "tokens" and value else value
+        if layout == "sentences":
+            return [value]  # one text
+        return None if layout == "tokens" and value else value  # `tokens` needs lists of strings
     if all(isinstance(item, list) and all(isinstance(text, str) for text in item) for item in value):
         return [[" ".join(tokens) for tokens in value]] if layout == "tokens" else value
     return None
 
 
 def _paragraphs(text: str, paragraphs: Paragraphs) -> list[str]:
+    """Split a text into paragraphs at line ends or blank lines, or not at all with `none`."""
     if paragraphs == "none":
         return [text]
     lines = split_lines(text)
@@ -163,6 +162,7 @@ def _lines(text: str | list[str], sentences: Sentences) -> str | list[str]:
 
 
 def _bad(row: dict[str, Any], where: str, field: str, expected: str, argument: str) -> BadRecord:
+    """Return what is wrong with a field: it is missing, for which `argument` is to be set, or not `expected`."""
     if field not in row:
         available = ", ".join(row) or "none"
         problem = f"it has no field {field!r} (there are: {available})"

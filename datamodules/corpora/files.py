@@ -25,8 +25,7 @@ class Files(Corpus):
         test: the same.
         split: fraction of `train` to use for validation, if there is no file for `val`. The choice depends only on the
             text, so that duplicates stay in one split.
-
-    The other arguments are those of `Fields`.
+        fields: arguments of `Fields`.
 
     Raises:
         UserError: if an argument has an invalid value; on reading, if a file is missing, truncated or of unknown
@@ -46,10 +45,10 @@ class Files(Corpus):
                 f"corpus.split {split}: must be the fraction of `train` to use as `val`, between 0 and 1; it needs "
                 "`train` and no file for `val`"
             )
-        self.val_share = split
+        self.val_share = split  # None if no validation documents are taken from `train`
         val = train if split else val
         sources = {"train": train, "val": val, "test": test}
-        self.paths = {split: [paths] if isinstance(paths, str) else paths for split, paths in sources.items() if paths}
+        self.paths = {name: [paths] if isinstance(paths, str) else paths for name, paths in sources.items() if paths}
         self.fields = Fields(**fields)
 
     def splits(self) -> list[str]:
@@ -60,7 +59,7 @@ class Files(Corpus):
 
     def records(self, split: str) -> Iterator[Record | BadRecord]:
         for path in self._files(split):
-            stem = readable_name(path.name.split(".")[0])
+            stem = readable_name(path.name.split(".")[0])  # without all suffixes, such as `.jsonl.gz`
             for number, row in read_rows(path, self.fields.names):
                 record = row
                 if not isinstance(row, BadRecord):
@@ -75,9 +74,11 @@ class Files(Corpus):
     def _split_of(self, record: Record | BadRecord) -> str:
         """Return the split of a record in a file with training and validation documents."""
         if isinstance(record, BadRecord):
-            return "train"
+            return "train"  # so that it is reported once
+        # halves of surrogate pairs are reported later, by `make_document`
         digest = hashlib.sha256(json.dumps(record.parts).encode("utf-8", "surrogatepass")).digest()
-        return "val" if int.from_bytes(digest[:8]) < self.val_share * 2**64 else "train"
+        uniform = int.from_bytes(digest[:8])  # pseudo-random number below 2**64 that depends on the text alone
+        return "val" if uniform < self.val_share * 2**64 else "train"
 
     def fingerprint(self, split: str) -> str:
         digests = [[path.name, file_digest(path)] for path in self._files(split)]
@@ -93,5 +94,5 @@ class Files(Corpus):
                 raise UserError(f"{pattern}: no such file; check the path of `{split}`")
             files += paths
         for path in files:
-            file_type(path)
+            file_type(path)  # raises an error if the type is unknown
         return files

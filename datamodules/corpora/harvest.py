@@ -51,7 +51,7 @@ def summary_and_body(docstring: str) -> tuple[str, list[str]] | None:
     are kept, each on one line, without names and types. Code, tables, links and other sections are removed. None if the
     first paragraph is not prose, or ends with a colon.
     """
-    first, *blocks = re.split(r"\n(?:[ \t]*\n)+", _SECTION_WITHIN.sub("\n\n", docstring.strip()))
+    first, *blocks = re.split(r"\n(?:[ \t]*\n)+", _SECTION_WITHIN.sub("\n\n", docstring.strip()))  # at blank lines
     if _SIGNATURE.match(first) and blocks:
         first, *blocks = blocks
     summary = _prose(first)
@@ -61,14 +61,16 @@ def summary_and_body(docstring: str) -> tuple[str, list[str]] | None:
 
 
 def _paragraphs(blocks: list[str]) -> Iterator[str]:
-    """Yield the texts of blocks (separated by blank lines), and of the entries of sections."""
-    section, numpy_style, margin = None, False, None
+    """Yield the texts of blocks, which blank lines separate, with one text for each entry of a section."""
+    section: str | None = None  # "entries" (parameters etc.), "other" (left out), or None in plain text
+    numpy_style = False  # titles are underlined, and names stand on a line above the description
+    margin: int | None = None  # indentation of the first entry of the section; None before it
     for block in blocks:
         title, underlined, body = _heading(block)
         if title is not None:
-            match = _SECTION.match(title)
-            section = None if match is None else "entries" if match["entries"] else "other"
-            numpy_style, margin = underlined, None
+            numpy_style, margin, section = underlined, None, None
+            if match := _SECTION.match(title):
+                section = "entries" if match["entries"] else "other"
         elif section is not None and not numpy_style and not block[:1].isspace():
             section = None  # a section in Google's style ends with its indentation
         if section is None:
@@ -83,7 +85,7 @@ def _paragraphs(blocks: list[str]) -> Iterator[str]:
 
 
 def _heading(block: str) -> tuple[str | None, bool, str]:
-    """Return the title of a block or None, whether it is underlined (NumPy style), and the rest of the block."""
+    """Return the title of a block (None without one), whether it is underlined (NumPy style), and the rest."""
     lines = block.split("\n")
     if len(lines) > 1 and _UNDERLINE.match(lines[1].strip()):
         return lines[0].strip(), True, "\n".join(lines[2:])
@@ -94,22 +96,22 @@ def _heading(block: str) -> tuple[str | None, bool, str]:
 
 
 def _entries(block: str, numpy_style: bool) -> Iterator[str]:
-    """Yield the descriptions of a block of entries; continuation lines of an entry are indented."""
-    for entry in re.split(r"\n(?=\S)", block.strip("\n")):
-        first, _, description = entry.partition("\n")
+    """Yield the descriptions of a block of entries, without names and types."""
+    for entry in re.split(r"\n(?=\S)", block.strip("\n")):  # continuation lines of an entry are indented
+        first_line, _, description = entry.partition("\n")
         description = textwrap.dedent(description)
-        if not numpy_style:
-            description = f"{_NAMED.sub('', first, count=1)}\n{description}"
+        if not numpy_style:  # the description begins on the line of the name
+            description = f"{_NAMED.sub('', first_line, count=1)}\n{description}"
         yield from _items(description.strip())
 
 
 def _unsectioned(block: str) -> Iterator[str]:
-    """Yield the paragraph or the list items of a block; nothing for indented blocks, which are code."""
-    if field := _FIELD.search(block):
-        pieces = _FIELD.split(block[field.start() :])[1:]
+    """Yield the paragraph or the list items of a block outside of sections; nothing for indented blocks: code."""
+    if field := _FIELD.search(block):  # reST fields such as `:param name: text`, at the end of the block
+        pieces = _FIELD.split(block[field.start() :])[1:]  # name, text, name, text, ...
         yield from (text for name, text in zip(pieces[::2], pieces[1::2]) if name in ("param", "return", "returns"))
         block = block[: field.start()]
-    if admonition := _ADMONITION.match(block):
+    if admonition := _ADMONITION.match(block):  # its text is indented
         block = textwrap.dedent(block[admonition.end() :].strip("\n"))
     if _BULLET.match(block) or not block[:1].isspace():
         yield from _items(block)
@@ -127,8 +129,8 @@ def _prose(paragraph: str) -> str | None:
     for pattern, replacement in _MARKUP:
         paragraph = pattern.sub(replacement, paragraph)
     words = paragraph.split()
-    wordlike = sum(word.strip("\"'()[],.;:!?*").replace("-", "").replace("'", "").isalpha() for word in words)
-    if len(words) < 3 or wordlike < 0.65 * len(words):
+    alphabetic = sum(word.strip("\"'()[],.;:!?*").replace("-", "").replace("'", "").isalpha() for word in words)
+    if len(words) < 3 or alphabetic < _MIN_ALPHABETIC * len(words):
         return None
     return " ".join(words)
 
@@ -138,6 +140,7 @@ _LEFT_OUT = {"test", "tests", "testing", "_testing", "idlelib", "lib2to3", "turt
 _LEFT_OUT |= {"vendor", "_vendor", "vendored", "_vendored", "extern", "site-packages", "dist-packages"}
 _OURS = {"callbacks", "datamodules", "experiments", "lightning_modules", "precis"}
 
+_MIN_ALPHABETIC = 0.65  # fraction of words of letters in prose; formulas and lists of values have fewer
 MIN_BODY, MIN_SUMMARY, MAX_SUMMARY = 40, 3, 60  # words
 MIN_FUNCTIONS = 3  # definitions with a docstring, for a module to be a document
 
@@ -153,9 +156,9 @@ class Docstring:
 
 
 def source_files(folders: Iterable[Path], packages: Collection[str] | None = None) -> list[tuple[str, Path]]:
-    """Return the Python files below folders, of all packages and modules or of some packages alone.
+    """Return the Python files below folders without their tests, as sorted pairs of name and path.
 
-    Each is a name relative to its folder, and a path; they are sorted.
+    A name is relative to its folder. `packages` are the only packages to read; by default all packages and modules.
     """
     files = []
     for folder in folders:
@@ -174,35 +177,36 @@ def source_files(folders: Iterable[Path], packages: Collection[str] | None = Non
 
 def digest_of(files: Iterable[tuple[str, Path]]) -> str:
     """Return a digest of the names and contents of files."""
-    total = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, path in files:
-        total.update(f"{name}\n{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
-    return total.hexdigest()
+        digest.update(f"{name}\n{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()
 
 
 def docstrings_of_file(file: tuple[str, Path]) -> list[Docstring]:
-    """Return the docstrings of a file that are prose; none if this version of Python cannot parse it."""
+    """Return the docstrings of a file that are prose; an empty list if this version of Python cannot parse it."""
     name, path = file
     tree = _parsed(path)
     return [] if tree is None else list(_of_node(tree, _module_name(name), path))
 
 
 def docstring_of_module(file: tuple[str, Path]) -> list[Docstring]:
-    """Return the docstring of a module as the summary of its definitions, or none.
+    """Return a list of one document for a module: its docstring is the summary of the docstrings of its definitions.
 
     The body has one text for each function, class and method whose docstring is prose: the name within the module, a
-    colon and the docstring.
+    colon and the docstring. The list is empty if the summary is too short or long, or there are too few definitions.
     """
     name, path = file
     tree = _parsed(path)
     docstring = ast.get_docstring(tree) if tree is not None else None
     prose = summary_and_body(docstring) if docstring else None
-    if prose is None or not MIN_SUMMARY <= len(prose[0].split()) <= MAX_SUMMARY:
+    summary = "" if prose is None else prose[0]
+    if not MIN_SUMMARY <= len(summary.split()) <= MAX_SUMMARY:
         return []
-    parts = dict(_definitions(tree, ""))
+    parts = dict(_definitions(tree, ""))  # of definitions with the same name, the last one
     if len(parts) < MIN_FUNCTIONS:
         return []
-    return [Docstring(_module_name(name), f"{path}:{tree.body[0].lineno}", prose[0], tuple(parts.values()))]
+    return [Docstring(_module_name(name), f"{path}:{tree.body[0].lineno}", summary, tuple(parts.values()))]
 
 
 def harvest(
@@ -210,12 +214,12 @@ def harvest(
     num_proc: int = 1,
     read_file: Callable[[tuple[str, Path]], list[Docstring]] = docstrings_of_file,
 ) -> list[Docstring]:
-    """Return the docstrings of files in order, each pair of summary and body once."""
-    distinct: dict[tuple[str, tuple[str, ...]], Docstring] = {}
+    """Return the docstrings that `read_file` finds in files, in order, each pair of summary and body once."""
+    distinct: dict[tuple[str, tuple[str, ...]], Docstring] = {}  # by lower-case summary, and body
     names: set[str] = set()
-    with mapper(num_proc) as mapped, progress_bar() as progress:
+    with mapper(num_proc) as map_in_processes, progress_bar() as progress:
         task = progress.add_task("reading docstrings", total=len(files))
-        for docstrings in mapped(read_file, files):
+        for docstrings in map_in_processes(read_file, files):
             progress.advance(task)
             for docstring in docstrings:
                 if docstring.name not in names:  # not an overload or a conditional redefinition
@@ -225,7 +229,10 @@ def harvest(
 
 
 def _definitions(node: ast.AST, prefix: str) -> Iterable[tuple[str, str]]:
-    """Yield name and text of each function, class and method; functions inside functions are left out."""
+    """Yield name, and name with docstring, of functions, classes and methods; functions inside functions are left out.
+
+    `prefix` is the name of the class around `node`, with a dot.
+    """
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             docstring = ast.get_docstring(child)
@@ -248,12 +255,12 @@ def _parsed(path: Path) -> ast.Module | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escape sequences
             return ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # invalid, with null bytes, or nested too deeply
         return None
 
 
 def _of_node(node: ast.AST, name: str, path: Path) -> Iterable[Docstring]:
-    """Yield the docstrings of a module, class or function and of all definitions inside it."""
+    """Yield the docstrings of a module, class or function, whose qualified name is `name`, and of those inside it."""
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         docstring = ast.get_docstring(node)
         if docstring and (prose := summary_and_body(docstring)):
@@ -262,6 +269,6 @@ def _of_node(node: ast.AST, name: str, path: Path) -> Iterable[Docstring]:
             if long_enough and MIN_SUMMARY <= len(summary.split()) <= MAX_SUMMARY:
                 yield Docstring(name, f"{path}:{node.body[0].lineno}", summary, tuple(body))
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.stmt):
-            inner = f"{name}.{child.name}" if hasattr(child, "name") else name
-            yield from _of_node(child, inner, path)
+        if isinstance(child, ast.stmt):  # also `if`, `with` and so on, which have no name and may hold definitions
+            child_name = f"{name}.{child.name}" if hasattr(child, "name") else name
+            yield from _of_node(child, child_name, path)

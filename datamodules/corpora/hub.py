@@ -111,42 +111,37 @@ class Hub(Corpus):
         self.stream, self.max_records = stream, max_records
         source = SOURCES.get(name, Source(name, Fields()))
         fields = {
-            "document": document,
-            "summary": summary,
-            "id": id,
-            "paragraphs": paragraphs,
-            "separator": separator,
-            "document_list": document_list,
-            "document_sentences": document_sentences,
-            "summary_list": summary_list,
-            "summary_sentences": summary_sentences,
-            "skip_parts": skip_parts,
-        }
+            "document": document, "summary": summary, "id": id, "paragraphs": paragraphs, "separator": separator,
+            "document_list": document_list, "document_sentences": document_sentences,
+            "summary_list": summary_list, "summary_sentences": summary_sentences, "skip_parts": skip_parts,
+        }  # fmt: skip
         location = {"config": config, "revision": revision, "folder": folder}
         splits = source.splits | _not_none({"train": train, "val": val, "test": test})
         fields = replace(source.fields, **_not_none(fields))
         self.source = replace(source, fields=fields, splits=splits, **_not_none(location))
         self._in_sources = name in SOURCES
-        self._loaded: dict[str, Dataset | IterableDataset] = {}
+        self._loaded: dict[str, Dataset | IterableDataset] = {}  # by split, filled on first use
 
     def splits(self) -> list[str]:
+        """Return the splits of the dataset; those of an entry of `SOURCES` are known without the network."""
         if self._in_sources:
             return list(self.source.splits)
+        # the name of a slice such as "train[:95%]" ends before its bracket
         return [split for split, name in self.source.splits.items() if name.split("[")[0] in self._published]
 
     def records(self, split: str) -> Iterator[Record | BadRecord]:
         source = self.source
         dataset = self._dataset(split)
-        names = dataset.column_names or []  # unknown of some streams before their first row
+        names = dataset.column_names or []  # None for some streams, before their first row
         columns = [name for name in source.fields.names if name in names]
-        missing_fields = dict.fromkeys(name for name in names if name not in columns)
-        rows = dataset.select_columns(columns) if columns else dataset
+        rows = dataset.select_columns(columns) if columns else dataset  # other columns are not read
+        unread = dict.fromkeys(name for name in names if name not in columns)  # for messages, which list all columns
         for number, row in enumerate(islice(self._read(rows), self.max_records)):
             where = f"{source.name} {source.splits[split]} row {number}"
-            yield source.fields.record(row | missing_fields, where, f"{split}-{number}")
+            yield source.fields.record(row | unread, where, f"{split}-{number}")
 
     def _read(self, rows: "Dataset | IterableDataset") -> Iterator[dict[str, Any]]:
-        """Yield rows; raise a `UserError` if reading fails, for which `datasets` raises several types."""
+        """Yield rows; raise a `UserError` if reading fails, for which `datasets` has errors of several types."""
         from huggingface_hub.errors import HfHubHTTPError
 
         try:
@@ -155,21 +150,21 @@ class Hub(Corpus):
             raise UserError(f"{self.source.name}: cannot be read ({_reason(error)}); run the command again") from error
 
     def fingerprint(self, split: str) -> str:
-        """Return a digest of the files, of a stream the commit on the hub instead, and the arguments."""
-        digest = hashlib.sha256()
+        """Return the arguments and a digest of the files; a stream has no files, and its version takes their place."""
+        source, digest = self.source, hashlib.sha256()
         dataset = self._dataset(split)
-        for file in [] if self.stream else dataset.cache_files:
-            with Path(file["filename"]).open("rb") as stream:
-                digest.update(hashlib.file_digest(stream, "sha256").digest())
-        source = self.source
         if self.stream:
             digest.update(self._stream_version().encode())
+        else:
+            for file in dataset.cache_files:
+                with Path(file["filename"]).open("rb") as stream:
+                    digest.update(hashlib.file_digest(stream, "sha256").digest())
         location = [source.name, source.config, source.revision, source.folder, source.splits[split]]
         part = "" if self.max_records is None else f" first {self.max_records}"
         return f"hub {location} {digest.hexdigest()} {sorted(asdict(source.fields).items())}{part}"
 
     def _stream_version(self) -> str:
-        """Return the commit of a repository, or sizes and times of the files of a folder, without reading them."""
+        """Return the commit of a repository, or the sizes and times of the files of a local folder as text."""
         source, folder = self.source, Path(self.source.name)
         if folder.is_dir():
             files = {path: path.stat() for path in sorted(folder.rglob("*")) if path.is_file()}
@@ -184,17 +179,18 @@ class Hub(Corpus):
 
     @cached_property
     def _published(self) -> list[str]:
+        """Names of the splits in the repository."""
         from datasets import get_dataset_split_names
 
         return self._call(get_dataset_split_names)
 
     def _dataset(self, split: str) -> "Dataset | IterableDataset":
+        """Load a split, once; if a nested column "outer.inner" is named, all columns are flattened."""
         from datasets import load_dataset
 
         if split not in self._loaded:
-            options = {"streaming": True} if self.stream else {}
-            dataset = self._call(load_dataset, split=self.source.splits[split], **options)
-            names = dataset.column_names or []
+            dataset = self._call(load_dataset, split=self.source.splits[split], streaming=self.stream)
+            names = dataset.column_names or []  # None for some streams
             nested = [name for name in self.source.fields.names if name not in names and "." in name]
             if nested and self.stream:
                 raise UserError(f"{self.source.name}: column {nested[0]!r} is nested, which `stream` does not read")
@@ -202,7 +198,7 @@ class Hub(Corpus):
         return self._loaded[split]
 
     def _call(self, function, **kwargs):
-        """Call a function of `datasets` with the location of the source."""
+        """Call a function of `datasets` with the location of the source and `kwargs`; its errors become `UserError`."""
         source = self.source
         location = _not_none({"revision": source.revision, "data_dir": source.folder})
         client = logging.getLogger("huggingface_hub")
@@ -218,7 +214,7 @@ class Hub(Corpus):
 
 
 def _reason(error: Exception) -> str:
-    """Return an error on one line of at most 300 characters."""
+    """Return an error on one line; some are long texts, of which 300 characters tell the cause."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:300]
 
 

@@ -21,7 +21,7 @@ LINE_INTERVAL = 60.0  # seconds between lines where there is no terminal
 
 @contextmanager
 def mapper(num_proc: int, chunksize: int = 32) -> Iterator[Callable[..., Iterable[Any]]]:
-    """Yield a function like `map`, which uses a process pool if `num_proc` exceeds 1 and keeps the order."""
+    """Yield a function like `map`, which sends chunks of items to a process pool if `num_proc` exceeds 1."""
     if num_proc <= 1:
         yield map
         return
@@ -29,14 +29,14 @@ def mapper(num_proc: int, chunksize: int = 32) -> Iterator[Callable[..., Iterabl
     try:
         yield partial(pool.map, chunksize=chunksize)
     finally:
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown(cancel_futures=True)  # on errors and Ctrl-C, without waiting for chunks that have not begun
 
 
 def _start_worker() -> None:
-    """Ignore Ctrl-C, at which the parent stops the pool, and leave the parent's objects alone."""
+    """Make a worker process ignore Ctrl-C, at which the parent stops the pool, and objects of the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     # a forked worker must not collect what the parent has not yet: destructors, such as those of process groups of
     # `torch.distributed`, wait for threads that only the parent has
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.freeze()
 
 
@@ -44,33 +44,32 @@ class _ProgressLines(Progress):
     """Progress without a terminal: a line on stderr once a minute, with an estimate of the time left."""
 
     def __init__(self) -> None:
-        super().__init__(disable=True, auto_refresh=False)
-        self.printed = monotonic()
+        super().__init__(disable=True, auto_refresh=False)  # nothing is drawn: `advance` prints the lines
+        self.last_line = monotonic()  # time of the last line, in seconds
 
     def advance(self, task_id: TaskID, advance: float = 1) -> None:
         super().advance(task_id, advance)
-        if self.printed + LINE_INTERVAL <= monotonic():
-            self.printed = monotonic()
+        if self.last_line + LINE_INTERVAL <= monotonic():
+            self.last_line = monotonic()
             task = self._tasks[task_id]
-            of = f" of {task.total:,.0f}" if task.total else ""
-            print(f"{task.description}: {task.completed:,.0f}{of}{_time_left(task)}", file=sys.stderr, flush=True)
+            total = f" of {task.total:,.0f}" if task.total else ""  # None if the number of items is unknown
+            print(f"{task.description}: {task.completed:,.0f}{total}{_time_left(task)}", file=sys.stderr, flush=True)
 
 
 def _time_left(task: Task) -> str:
-    """Return how long a task still takes at its speed so far; empty if that is unknown or it is complete."""
+    """Return an estimate of the time that a task still takes; empty without a total or progress, or at the end."""
     if not task.total or not 0 < task.completed < task.total:
         return ""
-    minutes = math.ceil(task.elapsed * (task.total / task.completed - 1) / 60)
+    minutes = math.ceil(task.elapsed * (task.total / task.completed - 1) / 60)  # at its speed so far
     return f", about {minutes / 60:,.1f} hours left" if minutes >= 120 else f", about {counted(minutes, 'minute')} left"
 
 
 def progress_bar() -> Progress:
     """Return a progress bar on stderr that disappears when done, or prints lines if stderr is not a terminal."""
     console = Console(stderr=True)
-    # lines of standard output are printed above the bar on a terminal; into a file or pipe they go unchanged
-    redirect = sys.stdout.isatty()
-    times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
-    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), *times)
     if not console.is_terminal:
         return _ProgressLines()
-    return Progress(*columns, console=console, transient=True, redirect_stdout=redirect)
+    times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), *times)
+    # lines of standard output are printed above the bar on a terminal; into a file or pipe they go unchanged
+    return Progress(*columns, console=console, transient=True, redirect_stdout=sys.stdout.isatty())

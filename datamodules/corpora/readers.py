@@ -25,7 +25,7 @@ _ROWS_AT_ONCE = 4  # of Parquet, each of which may be as long as the longest lin
 _TYPES = (".jsonl", ".ndjson", ".json", ".parquet", ".csv", ".tsv")
 
 
-def _open_zstd(path: Path, mode: str) -> IO[bytes]:
+def _open_zstd(path: Path, mode: str) -> IO[bytes]:  # with the arguments of the other openers
     import pyarrow as pa
 
     return io.BufferedReader(pa.input_stream(str(path), compression="zstd"))
@@ -60,7 +60,7 @@ def read_rows(path: Path, fields: list[str]) -> Iterator[tuple[int, Row]]:
                 yield from _json_array(stream, path)
             else:
                 yield from _json_lines(stream, path)
-    except (OSError, EOFError, zlib.error, lzma.LZMAError, *_arrow_errors()) as error:
+    except (OSError, EOFError, zlib.error, lzma.LZMAError, *_arrow_errors()) as error:  # of damaged or incomplete files
         reason = " ".join(str(error).split())
         raise UserError(f"{path}: cannot be read ({reason}); get a complete copy of the file") from error
 
@@ -87,9 +87,9 @@ def file_type(path: Path) -> tuple[str, str]:
 
 
 def _lines(stream: IO[AnyStr], path: Path) -> Iterator[AnyStr]:
-    """Yield the lines of a file."""
+    """Yield the lines of a file of bytes or text; raise a `UserError` for one of more than 64 MiB."""
     number = 0
-    while line := stream.readline(LONGEST_LINE + 1):
+    while line := stream.readline(LONGEST_LINE + 1):  # at most that much is in memory
         number += 1
         if len(line) > LONGEST_LINE:  # a small compressed file could otherwise fill the memory
             raise _too_long(f"{path}:{number}", "line")
@@ -102,6 +102,7 @@ def _too_long(where: str, kind: str) -> UserError:
 
 
 def _json_lines(stream: IO[bytes], path: Path) -> Iterator[tuple[int, Row]]:
+    """Yield line number and object of each line that is not empty, or a `BadRecord` for an invalid line."""
     for number, line in enumerate(_lines(stream, path), start=1):
         line = line.removeprefix(codecs.BOM_UTF8)  # also within files that were concatenated
         if not line.strip():
@@ -117,6 +118,7 @@ def _json_lines(stream: IO[bytes], path: Path) -> Iterator[tuple[int, Row]]:
 
 
 def _begins_array(path: Path, compression: str) -> bool:
+    """Return whether a JSON file has an array instead of lines: it begins with a bracket, after any white space."""
     with _OPENERS.get(compression, open)(path, "rb") as stream:
         return stream.read(1024).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
 
@@ -141,6 +143,7 @@ def _checked_object(row: Any, where: str, remedy: str) -> Row:
 
 
 def _separated(stream: IO[bytes], path: Path, kind: str) -> Iterator[tuple[int, Row]]:
+    """Yield the number of the first line and the fields of each CSV or TSV row, or a `BadRecord`."""
     csv.field_size_limit(LONGEST_LINE)  # the default is shorter than a book
     # Invalid UTF-8 is decoded to lone surrogates, so that messages can name the row.
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
@@ -159,11 +162,11 @@ def _separated(stream: IO[bytes], path: Path, kind: str) -> Iterator[tuple[int, 
         if header is None:
             header = row
         elif surrogate := next((c for text in row for c in text if "\udc80" <= c <= "\udcff"), None):
-            yield start, _not_utf8(where, ord(surrogate) - 0xDC00, _until(start, rows))
+            yield start, _not_utf8(where, ord(surrogate) - 0xDC00, _until(start, rows))  # U+DC00 + byte
         elif row and len(row) != len(header):
             problem = f"{len(row)} fields where the header has {len(header)}{_until(start, rows)}"
             yield start, BadRecord(where, problem, FIX_OR_SKIP)
-        elif row:
+        elif row:  # not an empty line
             yield start, dict(zip(header, row))
 
 
@@ -173,12 +176,13 @@ def _until(start: int, rows: Any) -> str:
 
 
 def _parquet(path: Path, fields: list[str]) -> Iterator[tuple[int, Row]]:
+    """Yield number (from 1) and fields of each row; if some of `fields` are missing, the other columns are None."""
     import pyarrow.parquet as pq  # here, because most commands read no such file
 
     number = 0
     with pq.ParquetFile(path) as file:
         columns = [name for name in file.schema_arrow.names if name in fields]
-        missing = dict.fromkeys(name for name in file.schema_arrow.names if name not in fields)
+        unread = dict.fromkeys(name for name in file.schema_arrow.names if name not in fields)
         for group in map(file.metadata.row_group, range(file.metadata.num_row_groups)):
             for column in map(group.column, range(group.num_columns)):
                 # Arrow unpacks whole pages, so a small file could fill the memory.
@@ -195,10 +199,11 @@ def _parquet(path: Path, fields: list[str]) -> Iterator[tuple[int, Row]]:
                 except UnicodeDecodeError as error:  # Arrow does not check this
                     yield number, _not_utf8(f"{path}:{number}", error.object[error.start])
                 else:
-                    yield number, values if len(columns) == len(fields) else values | missing
+                    yield number, values if len(columns) == len(fields) else values | unread  # for a message
 
 
 def _not_utf8(where: str, byte: int, until: str = "") -> BadRecord:
+    """Return a record with an invalid byte; `until` is empty or the result of `_until`."""
     problem = f"not UTF-8 (byte 0x{byte:02x}){until}"
     encoding = "utf-16" if byte in (0xFE, 0xFF) else "latin1"  # a byte of the mark at the beginning of UTF-16
     return BadRecord(where, problem, f"convert the file (iconv -f {encoding} -t utf-8), {OR_SKIP}")

@@ -25,7 +25,7 @@ def is_html(path: Path) -> bool:
 
 
 def article_text(path: Path) -> str:
-    """Return the text of the article in a page, without navigation and comments, its paragraphs apart by blank lines.
+    """Return the text of the article in an HTML page, with blank lines between paragraphs, without comments and tables.
 
     Raises:
         UserError: if `trafilatura` is not installed, or the page has no article.
@@ -117,8 +117,8 @@ class ParallelText(Corpus):
         stem = readable_name(Path(self.prefixes[split]).name)
         with ExitStack() as stack:
             files = [stack.enter_context(path.open("rb")) for path in paths]
-            for number, lines in enumerate(zip_longest(*files), start=1):
-                if None in lines:
+            for number, lines in enumerate(zip_longest(*files), start=1):  # a line of each file
+                if None in lines:  # one of the two files has ended
                     shorter, longer = paths if lines[0] is None else reversed(paths)
                     problem = f"ends before line {number} of {longer}"
                     raise UserError(f"{shorter}: {problem}; give files with a line for each document")
@@ -127,16 +127,16 @@ class ParallelText(Corpus):
                 yield self._record(lines, f"{paths[0]}:{number}", f"{stem}-{number}")
 
     def _record(self, lines: Sequence[bytes], where: str, name: str) -> Record | BadRecord:
-        """Convert a line of each file to a record."""
+        """Convert a line of the documents, and of the references if there are any, to a record with id `name`."""
         try:
             document, *references = [line.decode("utf-8").strip() for line in lines]
         except UnicodeDecodeError as error:
             return BadRecord(where, f"not UTF-8 (byte 0x{error.object[error.start]:02x})", FIX_OR_SKIP)
-        reference = self._sentences(references[0]) if any(references) else None
+        reference = self._sentences(references[0]) if any(references) else None  # an empty line is no reference
         row = {"document": self._sentences(document), "summary": reference}
         return self.fields.record(row, where, name)
 
-    def _sentences(self, line: str) -> str | list[list[str]]:
+    def _sentences(self, line: str) -> str | list[list[str]]:  # one text, as a string or as a list of its sentences
         return [line.split(self.separator)] if self.separator else line
 
     def fingerprint(self, split: str) -> str:
@@ -199,10 +199,13 @@ class TextFolders(Corpus):
         return f"TextFolders {split} ({self.folders[split]})"
 
     def records(self, split: str) -> Iterator[Record | BadRecord]:
-        for path, references in self._files(split).items():
+        for path, reference_paths in self._files(split).items():
             try:
-                text, *highlights = _read(path).split(HIGHLIGHT) if path.suffix == STORY else [_read(path)]
-                row = {"document": text, "summary": [*([highlights] if highlights else []), *map(_read, references)]}
+                text, references = _read(path), list(map(_read, reference_paths))
+                if path.suffix == STORY:
+                    text, *highlights = text.split(HIGHLIGHT)  # one sentence each
+                    references = [highlights, *references] if highlights else references
+                row = {"document": text, "summary": references}
             except UnicodeDecodeError as error:
                 yield BadRecord(str(path), f"it, or a reference, is not UTF-8 (byte {error.start})", FIX_OR_SKIP)
                 continue
@@ -212,11 +215,12 @@ class TextFolders(Corpus):
         digest = hashlib.sha256()
         for path, references in self._files(split).items():
             for file in (path, *references):
-                digest.update(os.fsencode(f"{file.name}\n") + hashlib.sha256(file.read_bytes()).digest())
+                name = os.fsencode(f"{file.name}\n")  # unlike `encode`, for any name that is not UTF-8
+                digest.update(name + hashlib.sha256(file.read_bytes()).digest())
         return f"text folders {digest.hexdigest()} {self.fields.paragraphs} {self.fields.summary_sentences}"
 
     def _files(self, split: str) -> dict[Path, list[Path]]:
-        """Return the documents of a split, each with its references."""
+        """Return the path of each document of a split, with the paths of its references."""
         folder = self.folders[split]
         documents = folder / self.documents if (folder / self.documents).is_dir() else folder
         if not documents.is_dir():
@@ -228,10 +232,10 @@ class TextFolders(Corpus):
         files: dict[Path, list[Path]] = {path: [] for path in paths}
         by_stem = {path.stem: path for path in paths}
         for reference in sorted((folder / self.references).glob("*.txt")):
-            owner = by_stem.get(reference.stem) or by_stem.get(reference.stem.rpartition(".")[0])
-            if owner is None:
+            document = by_stem.get(reference.stem) or by_stem.get(reference.stem.rpartition(".")[0])  # storm, storm.1
+            if document is None:
                 raise UserError(f"{reference}: no document has this name; call it like its document")
-            files[owner].append(reference)
+            files[document].append(reference)
         return files
 
 
