@@ -37,7 +37,7 @@ from lightning_modules.rstformer.injection import DiscourseInjection, View, head
 from lightning_modules.rstformer.led import AttentionPath, LayerView, LEDWindowAttention
 
 HEADS = 16 if torch.cuda.is_available() else 12  # numbers of heads of LED-large and LED-base
-WIDTH, INNER, RELATIONS, EDU = 64 * HEADS, 256 * HEADS, 15, 8.4
+WIDTH, INNER, RELATIONS, EDU = 64 * HEADS, 256 * HEADS, 15, 8.4  # sizes of layers; tokens per EDU
 WAYS = ("transformers", "recipe", "plain", "product", "log_bias")
 
 
@@ -53,18 +53,21 @@ class Recipe(LEDEncoderSelfAttention):
 
 
 def token_level(band: Tensor, edu: Tensor, window: int) -> Tensor:
-    """Return 1 + p of the first relation for each token and position in its window, [1, T, 1, w + 1]."""
+    """Return 1 + p of the first relation for each token and position in its window, [1, T, 1, w + 1].
+
+    `band` is an LDD [1, E, 2b + 1, R], `edu` the EDU of each token [T], and `window` the tokens on each side, w / 2.
+    """
     keys = torch.arange(len(edu), device=edu.device)[:, None] + torch.arange(-window, window + 1, device=edu.device)
-    inside = (keys >= 0) & (keys < len(edu))
-    column = edu[keys.clamp(0, len(edu) - 1)] - edu[:, None] + band.shape[2] // 2
-    p = band[0, edu[:, None], column.clamp(0, band.shape[2] - 1), 0]
+    inside = (keys >= 0) & (keys < len(edu))  # keys within the document, [T, w + 1]
+    column = edu[keys.clamp(0, len(edu) - 1)] - edu[:, None] + band.shape[2] // 2  # distance of EDUs, from -b
+    p = band[0, edu[:, None], column.clamp(0, band.shape[2] - 1), 0]  # [T, w + 1]
     return (1 + p * inside)[None, :, None].float()
 
 
 def make_run(
     way: str, part: str, length: int, window: int, device: str, path: AttentionPath = "auto"
 ) -> Callable[[], tuple[float, float]]:
-    """Return a function that runs an implementation once and returns the seconds of the forward pass and of both.
+    """Return a function that runs an implementation once and returns the seconds of the forward and of both passes.
 
     Args:
         way: implementation, see `WAYS`.
@@ -72,9 +75,9 @@ def make_run(
         length: number of tokens T.
         window: size of the window w, both sides together.
         device: `cpu` (fp32) or `cuda` (bf16).
-        path: path of our attention.
+        path: code path of `LEDWindowAttention`.
     """
-    torch.manual_seed(0)
+    torch.manual_seed(0)  # the same weights and inputs for all implementations
     config = LEDConfig(
         d_model=WIDTH, encoder_attention_heads=HEADS, decoder_attention_heads=HEADS, encoder_ffn_dim=INNER,
         encoder_layers=1, num_hidden_layers=1, attention_window=[window], attention_dropout=0.0, dropout=0.0,
@@ -82,58 +85,56 @@ def make_run(
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     layer = LEDEncoderLayer(config, 0).to(device, dtype)
     hidden = torch.randn(1, length, WIDTH, device=device, dtype=dtype)
-    edu = (torch.arange(length, device=device) / EDU).long()
-    is_global = torch.arange(length, device=device)[None] == 0
-    view = View.of(torch.ones_like(is_global), is_global, edu[None])
-    half = int(reach_by_document(view.token_edu, window // 2).max())
-    band = torch.rand(1, int(edu[-1]) + 1, 2 * half + 1, RELATIONS, device=device) / RELATIONS
+    edu = (torch.arange(length, device=device) / EDU).long()  # EDU of each token, [T]
+    is_global = torch.arange(length, device=device)[None] == 0  # the first token, [1, T]
+    view = View.of(torch.ones_like(is_global), is_global, edu[None])  # without padding
+    half_width = int(reach_by_document(view.token_edu, window // 2).max())  # so that the LDD covers the window
+    band = torch.rand(1, int(edu[-1]) + 1, 2 * half_width + 1, RELATIONS, device=device) / RELATIONS  # a random LDD
     if way in ("transformers", "recipe"):
         if way == "recipe":
             attention = Recipe(config, 0).to(device, dtype)
             attention.factors = token_level(band, edu, window // 2)
             layer.self_attn.longformer_self_attn = attention
-        mask = is_global * 10000.0
+        mask = is_global * 10000.0  # as in Hugging Face: positive for global, 0 for local, negative for padding
         inputs = {"attention_mask": mask, "is_index_masked": mask < 0, "is_index_global_attn": is_global}
         inputs["is_global_attn"] = True
     else:
-        layer.self_attn.longformer_self_attn = LEDWindowAttention(
-            layer.self_attn.longformer_self_attn, path
-        )
-        weights = head_relations(HEADS, RELATIONS, range(RELATIONS))
+        layer.self_attn.longformer_self_attn = LEDWindowAttention(layer.self_attn.longformer_self_attn, path)
+        weights = head_relations(HEADS, RELATIONS, range(RELATIONS))  # the relations that each head reads
         injection = None if way == "plain" else DiscourseInjection(weights, way).to(device)
         inputs = {"attention_mask": LayerView(view, injection and (lambda: injection(band)))}
     return lambda: timed(layer if part == "layer" else layer.self_attn.longformer_self_attn, hidden, inputs)
 
 
 def timed(module: nn.Module, hidden: Tensor, inputs: dict) -> tuple[float, float]:
-    """Return the seconds of the forward pass and of both passes."""
+    """Run a module forward and backward, and return the seconds of the forward pass and of both passes."""
     module.zero_grad()
-    hidden = hidden.detach().requires_grad_()
+    hidden = hidden.detach().requires_grad_()  # a new leaf without a gradient; within a model its input needs one
     start = now(hidden)
     out = module(hidden, **inputs)[0]
-    middle = now(hidden)
+    after_forward = now(hidden)
     out.sum().backward()
-    return middle - start, now(hidden) - start
+    return after_forward - start, now(hidden) - start
 
 
 def now(x: Tensor) -> float:
-    """Return the time after all work on the device of a tensor has finished."""
+    """Return the time in seconds after all work on the device of a tensor has finished."""
     if x.is_cuda:
         torch.cuda.synchronize()
     return time.perf_counter()
 
 
 def resident(name: str) -> int:
-    """Return a memory figure of this process in bytes (`VmRSS` or `VmHWM`)."""
-    with open("/proc/self/status") as status:
+    """Return the resident memory of this process in bytes: now (`VmRSS`) or its maximum so far (`VmHWM`)."""
+    with open("/proc/self/status") as status:  # lines such as "VmRSS:  1234 kB"
         return next(int(line.split()[1]) * 1024 for line in status if line.startswith(name))
 
 
 def peak(*arguments) -> int:
-    """Return the bytes that both passes add at their peak; on a CPU, call it in a new process."""
+    """Return the bytes that both passes of `make_run(*arguments)` add at their peak; on a CPU, for a new process."""
     run = make_run(*arguments)
     if arguments[-1] == "cuda":
-        run()
+        run()  # the first run also allocates work space of libraries, which stays
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
         run()
@@ -144,31 +145,32 @@ def peak(*arguments) -> int:
 
 
 def rows(part: str, length: int, window: int, arguments: argparse.Namespace) -> Iterator[list[str]]:
-    """Yield the rows of the table for one length and window."""
+    """Yield the rows of the table for one length and window, a row for each implementation."""
     ways = [way for way in WAYS if way in arguments.ways]
     runs = {way: make_run(way, part, length, window, arguments.device) for way in ways}
     times = {way: [] for way in ways}
-    for repetition in range(-(arguments.device == "cuda"), arguments.repetitions):
+    warm_up = 1 if arguments.device == "cuda" else 0  # repetitions without timing, in which kernels are loaded
+    for repetition in range(-warm_up, arguments.repetitions):
         for way, run in runs.items():
             seconds = run()
             if repetition >= 0:
                 times[way].append(seconds)
-    median = {way: [1e3 * statistics.median(column) for column in zip(*times[way])] for way in ways}
+    medians = {way: [1e3 * statistics.median(column) for column in zip(*times[way])] for way in ways}  # milliseconds
     for way in ways:
         case = (way, part, length, window, arguments.device)
         memory = peak(*case) if arguments.device == "cuda" else in_new_process(peak, *case)
-        ratios = [
-            f"{median[way][1] / median[baseline][1]:.2f}" if baseline in ways and way in compared else ""
-            for baseline, compared in (("transformers", WAYS), ("plain", WAYS[3:]))
-        ]
-        figures = [f"{value:,.0f}" for value in (*median[way], memory / 1e6)]
+        ratios = []
+        for baseline, compared in (("transformers", WAYS), ("plain", ("product", "log_bias"))):
+            applies = baseline in ways and way in compared
+            ratios.append(f"{medians[way][1] / medians[baseline][1]:.2f}" if applies else "")
+        figures = [f"{value:,.0f}" for value in (*medians[way], memory / 1e6)]
         yield [part, f"{length:,}", f"{window:,}", way, *figures, *ratios]
 
 
 def copied(length: int, window: int, repetitions: int) -> list[str]:
     """Return a row with milliseconds and megabytes for copying the tensor of `recipe` from the host to the GPU."""
     factors, times = torch.rand(1, length, 1, window + 1), []
-    for _ in range(repetitions + 1):
+    for _ in range(repetitions + 1):  # the first one is a warm-up
         start = time.perf_counter()
         now(factors.cuda())
         times.append(1e3 * (time.perf_counter() - start))
@@ -188,7 +190,8 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     lengths = arguments.lengths or [1024, 2048, 4096, *([8192, 16384] if arguments.device == "cuda" else [])]
     print(f"{machine(arguments.device)}, load {os.getloadavg()[0]:.1f}\n")
-    cases = [case for case in itertools.product(arguments.parts, lengths, arguments.windows) if case[1] >= case[2]]
+    cases = itertools.product(arguments.parts, lengths, arguments.windows)
+    cases = [(part, length, window) for part, length, window in cases if length >= window]
     head = ["part", "T", "w", "way", "forward", "both", "memory, MB", "x transformers", "x plain"]
     print_table(head, (row for case in cases for row in rows(*case, arguments)))
     if arguments.device == "cuda":

@@ -29,29 +29,30 @@ from lightning_modules.graphsum.module import GraphSum
 from lightning_modules.networks.output_layer import DecodingLayer, best_words
 from lightning_modules.networks.transformer import sinusoidal
 
+# sizes of the vocabulary, documents, paragraphs, tokens of a paragraph, tokens of a target, and beam
 V, B, L, N, T, BEAM = 32_000, 2, 24, 60, 200, 5
-
-
-# The plain loop --------------------------------------------------------------------------------------------------
 
 
 def naive_attention(
     attention: GraphAttention, x: Tensor, tokens: list[Tensor], paragraphs: Tensor, graph: Tensor
 ) -> Tensor:
-    """Return d_t of one document: x [1, T, D], tokens of each paragraph [n, D], paragraphs [L, D], graph [L, L]."""
+    """Return d_t, what the decoder states `x` [1, T, D] of one document read from its paragraphs, [1, T, D].
+
+    `tokens` has the states of the tokens of each paragraph [n, D]; `paragraphs` is [L, D], `graph` [L, L]. N are heads.
+    """
     split, width, L = attention.tokens.split, x.shape[-1] // attention.tokens.heads, len(tokens)
     query = split(attention.paragraphs.query(x[0]))                                          # [N, T, D / N]
     key, value = split(attention.paragraphs.key(paragraphs)), split(attention.paragraphs.value(paragraphs))
     scores = query @ key.transpose(1, 2) / math.sqrt(width)                                  # [N, T, L]
     if attention.bias is not None:
+        # the predicted central paragraph, [N, T]; a position between two paragraphs interpolates their rows
         position = (L - 1) * torch.sigmoid((torch.tanh(query @ attention.inner) @ attention.outer).squeeze(-1))
         low, high = position.floor().long(), position.ceil().long()                          # [N, T]
         share = (position - low).unsqueeze(-1)
         rows = (1 - share) * graph[low] + share * graph[high]                                # [N, T, L]
         scores = scores - (1 - rows) ** 2 / (2 * torch.exp(attention.bias.log_sigma) ** 2)
-    beta = torch.softmax(scores, -1)
-    beta = attention.dropout(beta)
-    overall = beta @ value                                                # [N, T, D / N]
+    beta = attention.dropout(torch.softmax(scores, -1))  # attention to paragraphs, [N, T, L]
+    overall = beta @ value                                                                   # [N, T, D / N]
     query, local = split(attention.tokens.query(x[0])), torch.zeros_like(overall)
     for j, paragraph in enumerate(tokens):
         key, value = split(attention.tokens.key(paragraph)), split(attention.tokens.value(paragraph))
@@ -62,10 +63,10 @@ def naive_attention(
 
 
 def naive_features(network: GraphSumNetwork, batch: GraphSumBatch, b: int) -> Tensor:
-    """Return the decoder features of the target of one document, [T, D]."""
-    tokens, pooled = [], []
+    """Return the decoder features of the target of document `b` of a batch, [T, D]."""
+    tokens, pooled = [], []  # states of the tokens of each paragraph, and of the paragraph
     positions = network.positions(*batch.source.shape[1:], batch.source.device)
-    for j in range(int(batch.source_mask[b].any(-1).sum())):
+    for j in range(int(batch.source_mask[b].any(-1).sum())):  # paragraphs without padding
         length = int(batch.source_mask[b, j].sum())
         x = network.embed(batch.source[b, j, :length], positions[j, :length]).unsqueeze(0)
         for layer in network.tokens.layers:
@@ -104,12 +105,9 @@ def our_loss(model: GraphSum, batch: GraphSumBatch) -> Tensor:
     return sum(model.loss_weights[name] * term for name, term in terms.items())
 
 
-# Decoding without a cache ----------------------------------------------------------------------------------------
-
-
 @torch.no_grad()
 def uncached_search(model: GraphSum, batch: GraphSumBatch, options: DecodingOptions) -> Hypotheses:
-    """Run a beam search in which every step decodes the whole prefix, which is the state."""
+    """Run a beam search that keeps no keys and values: its state is the prefix, which every step decodes anew."""
     model.eval()
     network, text = model.network, model.tokenizer
     layer = DecodingLayer.of(*network.output_layer(len(text)))
@@ -125,9 +123,6 @@ def uncached_search(model: GraphSum, batch: GraphSumBatch, options: DecodingOpti
     return beam_search(step, state, memory, start, text.stop, options, (text.pad, text.start), text.pad)
 
 
-# Measuring -------------------------------------------------------------------------------------------------------
-
-
 class FixedText:
     """Tokenizer without words: special symbols first, and the size of the vocabulary."""
 
@@ -138,25 +133,24 @@ class FixedText:
 
 
 def made_up_batch() -> GraphSumBatch:
-    """Return documents of random ids, with paragraphs and targets of full length."""
-    paragraphs, documents = L, B
+    """Return B documents of random ids, with L paragraphs of N tokens and targets of T tokens, without padding."""
     generator = torch.Generator().manual_seed(1)
-    graph = torch.rand(documents, paragraphs, paragraphs, generator=generator)
-    graph = ((graph + graph.transpose(1, 2)) / 2).masked_fill(torch.eye(paragraphs, dtype=torch.bool), 1)
-    source = torch.randint(6, V, (documents, paragraphs, N), generator=generator)
-    target = torch.randint(6, V, (documents, T), generator=generator)
+    graph = torch.rand(B, L, L, generator=generator)
+    graph = ((graph + graph.transpose(1, 2)) / 2).masked_fill(torch.eye(L, dtype=torch.bool), 1)  # symmetric
+    source = torch.randint(6, V, (B, L, N), generator=generator)  # ids below 6 are the symbols of `FixedText`
+    target = torch.randint(6, V, (B, T), generator=generator)
     return GraphSumBatch(
-        ids=[str(b) for b in range(documents)],
-        references=[[[]] for _ in range(documents)],
+        ids=[str(b) for b in range(B)],
+        references=[[[]] for _ in range(B)],
         source=source,
         source_mask=torch.ones_like(source, dtype=torch.bool),
         graph=graph,
-        places=torch.arange(paragraphs * N).expand(documents, -1),
-        lengths=torch.full((documents,), paragraphs * N),
-        target_input=torch.cat([torch.zeros_like(target[:, :1]), target[:, :-1]], 1),
+        places=torch.arange(L * N).expand(B, -1),
+        lengths=torch.full((B,), L * N),
+        target_input=torch.cat([torch.zeros_like(target[:, :1]), target[:, :-1]], 1),  # 0 is the start symbol
         target=target,
-        target_lengths=torch.full((documents,), T),
-        target_rows=torch.arange(documents * T),
+        target_lengths=torch.full((B,), T),
+        target_rows=torch.arange(B * T),
     )
 
 
@@ -169,14 +163,14 @@ def made_model(**changes: object) -> GraphSum:
 
 
 def trainer(batch: GraphSumBatch, loss: Callable[[GraphSum, GraphSumBatch], Tensor]) -> Callable[[], None]:
-    """Return a training step with Adam on a new model."""
+    """Return a training step with Adam on a new model; the value of the learning rate has no effect on time."""
     model = made_model()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-5, fused=True)
     return training_step(model, lambda: loss(model, batch), optimizer)
 
 
 def measure(task: str, tokens: int, ways: dict[str, Callable[[], object]], repetitions: int) -> None:
-    """Print the median seconds of ways of writing `tokens` tokens for each document, and tokens per second."""
+    """Time implementations (`ways`, by name) of a task with `tokens` target tokens per document, and print a table."""
     medians = {name: seconds.medians() for name, seconds in alternate(ways, repetitions).items()}
     print(f"\n{task}, {B} documents of {L} x {N} tokens, {tokens} target tokens, fp32\n")
     rows = [[name, f"{wall:.2f}", f"{cpu:.2f}", f"{B * tokens / wall:.3g}"] for name, (wall, cpu) in medians.items()]
@@ -193,7 +187,7 @@ def training(repetitions: int) -> None:
 def decoding(repetitions: int) -> None:
     """Measure beam search."""
     model, batch = made_model(), made_up_batch()
-    options = DecodingOptions(beam_size=BEAM, min_length=99, max_length=100)
+    options = DecodingOptions(beam_size=BEAM, min_length=99, max_length=100)  # the same number of steps for both
     ways = {
         "whole prefix at every step": lambda: uncached_search(model, batch, options),
         "keys and values kept": lambda: model.generate(batch, options),
@@ -209,7 +203,7 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     print(machine())
     training(arguments.repetitions)
-    decoding(max(1, arguments.repetitions // 3))  # 20 s each without the keys
+    decoding(max(1, arguments.repetitions // 3))  # fewer, as a search of whole prefixes takes about 20 s
 
 
 if __name__ == "__main__":

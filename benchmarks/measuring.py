@@ -38,10 +38,10 @@ def alternate(
         ways: functions to time, by name.
         repetitions: number of repetitions of each function.
         warm_up: whether to run each function once before, without timing.
-        device: device to synchronize with.
+        device: `cpu`, or a GPU, whose work must end before the time is read.
     """
     seconds = {name: Seconds([], []) for name in ways}
-    for repetition in range(-warm_up, repetitions):
+    for repetition in range(-warm_up, repetitions):  # True counts as 1: number -1 is the warm-up
         for name, way in ways.items():
             start, cpu = time.perf_counter(), time.process_time()
             way()
@@ -54,7 +54,7 @@ def alternate(
 
 
 def cpu_seconds(way: Callable[[], object], repetitions: int = 1, warm_up: bool = False) -> float:
-    """Return the median processor time of a function."""
+    """Return the median processor time of a function in seconds."""
     return alternate({"": way}, repetitions, warm_up)[""].medians()[1]
 
 
@@ -65,18 +65,18 @@ def in_new_process(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def memory_of_steps(step: Callable[[], object]) -> float:
-    """Return the megabytes that two steps add to the peak of this process; to be called in a new process."""
+    """Return the MiB that two steps add to the peak memory of this process; to be called in a new process."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for _ in range(2):
+    for _ in range(2):  # the optimizer allocates its state in the first one
         step()
-    unit = 2**20 if sys.platform == "darwin" else 2**10  # bytes there, kilobytes elsewhere
+    unit = 2**20 if sys.platform == "darwin" else 2**10  # macOS reports bytes, Linux KiB
     return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / unit
 
 
 def training_step(
     model: nn.Module, loss: Callable[[], Tensor], optimizer: torch.optim.Optimizer | None = None, clip: float = 2.0
 ) -> Callable[[], None]:
-    """Return a training step: loss, gradients, clipping and optimizer (by default that of the model)."""
+    """Return a function that runs a training step: loss, gradients, clipping and optimizer (by default the model's)."""
     model.train()
     optimizer = optimizer or model.configure_optimizers()
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -90,18 +90,15 @@ def training_step(
     return step
 
 
-# Documents -------------------------------------------------------------------------------------------------------
-
-
 class MadeUpWords:
     """Generator of sentences of 20,000 simulated words with Zipf's frequencies and English endings."""
 
     def __init__(self, seed: int = 0) -> None:
         self.random = random.Random(seed)
-        endings = ["", "", "s", "ed", "ing", "ation", "ly", "ness", "ment"]
+        endings = ["", "", "s", "ed", "ing", "ation", "ly", "ness", "ment"]  # work for a stemmer
         letters = (self.random.choices("etaoinshrdlu", k=self.random.randint(1, 7)) for _ in range(20_000))
         self.words = ["".join(word) + self.random.choice(endings) for word in letters]
-        self.weights = list(itertools.accumulate(1 / rank for rank in range(1, len(self.words) + 1)))
+        self.weights = list(itertools.accumulate(1 / rank for rank in range(1, len(self.words) + 1)))  # cumulative
 
     def draw(self, min_words: int, max_words: int) -> list[str]:
         """Return between `min_words` and `max_words` words."""
@@ -109,7 +106,7 @@ class MadeUpWords:
 
 
 def read_rows(path: str, count: int | None = None) -> Iterator[tuple[list[str], list[str]]]:
-    """Yield the sentences of each document and of its summary in gzipped JSON Lines.
+    """Yield the sentences of each document and of its summary in gzipped JSON Lines; `count` limits the documents.
 
     Sentences end at line feeds, and in documents also at full stops between spaces, as in tokenized text.
     """
@@ -120,7 +117,7 @@ def read_rows(path: str, count: int | None = None) -> Iterator[tuple[list[str], 
 
 
 def word_rows(documents: int, vocab_size: int, source_words: int, target_tokens: int) -> list[dict[str, Any]]:
-    """Return features of documents for `PointerGeneratorData` and `CommunicatingAgentsData`.
+    """Return simulated features of documents, to be collated by `PointerGeneratorData` or `CommunicatingAgentsData`.
 
     Words are drawn by Zipf's law. One in twenty is an out-of-vocabulary word, and half of the words of a summary are
     copied from its document.
@@ -128,12 +125,12 @@ def word_rows(documents: int, vocab_size: int, source_words: int, target_tokens:
     from datamodules.text.vocabulary import STOP
 
     generator = torch.Generator().manual_seed(0)
-    frequencies = 1 / torch.arange(4, vocab_size)
+    frequencies = 1 / torch.arange(4, vocab_size)  # the first four ids are special symbols
     rows = []
     for number in range(documents):
         source = 4 + torch.multinomial(frequencies, source_words, replacement=True, generator=generator)
         unknown = torch.rand(source_words, generator=generator) < 0.05
-        source = torch.where(unknown, vocab_size + unknown.cumsum(0) - 1, source)
+        source = torch.where(unknown, vocab_size + unknown.cumsum(0) - 1, source)  # extended ids in order
         target = 4 + torch.multinomial(frequencies, target_tokens, replacement=True, generator=generator)
         copied = torch.rand(target_tokens, generator=generator) < 0.5
         target = torch.where(copied, source[:target_tokens], target)
@@ -146,11 +143,8 @@ def word_rows(documents: int, vocab_size: int, source_words: int, target_tokens:
     return rows
 
 
-# Command line and tables -----------------------------------------------------------------------------------------
-
-
 def options(description: str | None, repetitions: int | None = None) -> argparse.ArgumentParser:
-    """Return a parser that shows a module's docstring, with `--repetitions` if a default is given."""
+    """Return a parser of options with this help; with `--repetitions` if its default is not None."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     if repetitions is not None:
         parser.add_argument("--repetitions", type=int, default=repetitions)
@@ -158,9 +152,9 @@ def options(description: str | None, repetitions: int | None = None) -> argparse
 
 
 def machine(device: str = "cpu") -> str:
-    """Return the processor, its threads, and PyTorch's version."""
-    on = f"{torch.get_num_threads()} thread(s) of {platform.processor() or platform.machine()}"
-    return f"{on if device == 'cpu' else torch.cuda.get_device_name()}, torch {torch.__version__}"
+    """Return the name of the processor with the number of threads, or of the GPU, and the version of PyTorch."""
+    cpu = f"{torch.get_num_threads()} thread(s) of {platform.processor() or platform.machine()}"
+    return f"{cpu if device == 'cpu' else torch.cuda.get_device_name()}, torch {torch.__version__}"
 
 
 def print_table(head: Sequence[str], rows: Iterator[Sequence[object]] | Sequence[Sequence[object]]) -> None:

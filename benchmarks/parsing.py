@@ -34,25 +34,25 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 @cache
 def paragraphs() -> list[list[str]]:
-    """Return the sentences of each paragraph of the `val` split of the corpus."""
+    """Return the sentences of each paragraph of the `val` split of the built-in corpus."""
     corpus = CorpusDocuments(Docstrings(), default_cache(), ["val"])
     return [part for document in corpus for part in document.parts]
 
 
 def documents(tokens: int, count: int) -> list[Document]:
     """Return documents of about `tokens` tokens, from consecutive paragraphs of the corpus, which is cycled."""
-    result: list[Document] = []
-    endless = cycle(paragraphs())
+    results: list[Document] = []
+    endless_paragraphs = cycle(paragraphs())
     for number in range(count):
-        parts, size = [], 0
+        parts, size = [], 0  # size in tokens
         while size < tokens:
             parts.append([])
-            for sentence in next(endless):
+            for sentence in next(endless_paragraphs):
                 if size < tokens:
                     parts[-1].append(sentence)
                     size += len(_TOKEN.findall(sentence))
-        result.append(Document(f"{tokens}-{number}", parts))
-    return result
+        results.append(Document(f"{tokens}-{number}", parts))
+    return results
 
 
 def milliseconds(action: Callable[[], object]) -> float:
@@ -61,31 +61,31 @@ def milliseconds(action: Callable[[], object]) -> float:
 
 
 def parsing_seconds(way: Callable[[], object], device: str) -> float:
-    """Return the processor time of a function, or its wall time on a GPU."""
+    """Return the processor time of a function in seconds, or its wall time on a GPU."""
     seconds = alternate({"": way}, 1, warm_up=False, device=device)[""]
     return seconds.cpu[0] if device == "cpu" else seconds.wall[0]
 
 
 def measure(parser, tokens: int, repetitions: int, folder: Path, device: str) -> list[str]:
-    """Return a row of the table."""
+    """Parse documents of about `tokens` tokens into a cache in `folder`, load them, and return a row of the table."""
     parsed = documents(tokens, repetitions + 1)
-    store = ParseCache(folder)
-    seconds = [parsing_seconds(partial(parse_missing, [document], store, parser), device) for document in parsed]
-    best = min(seconds[1:])
-    opening, loads, again, sizes, edus = [], [], [], [], []
+    parses = ParseCache(folder)
+    seconds = [parsing_seconds(partial(parse_missing, [document], parses, parser), device) for document in parsed]
+    fastest = min(seconds[1:])  # the first one is a warm-up
+    opening, first_load, second_load, megabytes, edus = [], [], [], [], []  # of each document; times in milliseconds
     for document in parsed:
         key = key_of(ParseRequest.of(document), parser)
         opening.append(milliseconds(partial(ParseCache, folder)))
-        load = partial(ParseCache(folder).get, key)
-        loads.append(milliseconds(load))
-        again.append(milliseconds(load))
+        load = partial(ParseCache(folder).get, key)  # of a new cache, which has nothing in memory
+        first_load.append(milliseconds(load))
+        second_load.append(milliseconds(load))
         parse = load()
-        sizes.append(parse.nbytes / 1e6)
+        megabytes.append(parse.nbytes / 1e6)
         edus.append(parse.size)
-    mean = statistics.mean(edus)
-    speed = [f"{best:.3f}", f"{1 / best:,.2f}", f"{mean / best:,.0f}"]
-    loading = [f"{statistics.median(times):.2f}" for times in (loads, again, opening)]
-    return [f"{tokens:,}", f"{mean:,.0f}", *speed, f"{max(sizes):.2f}", *loading]
+    mean_edus = statistics.mean(edus)
+    speed = [f"{fastest:.3f}", f"{1 / fastest:,.2f}", f"{mean_edus / fastest:,.0f}"]
+    loading = [f"{statistics.median(times):.2f}" for times in (first_load, second_load, opening)]
+    return [f"{tokens:,}", f"{mean_edus:,.0f}", *speed, f"{max(megabytes):.2f}", *loading]
 
 
 def main() -> None:

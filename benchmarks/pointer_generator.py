@@ -37,12 +37,12 @@ from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.pointer_generator.module import PointerGenerator
 from lightning_modules.pointer_generator.network import Memory, PointerGeneratorNetwork
 
-V, B, S, T, BEAM = 50_000, 8, 400, 100, 4
+V, B, S, T, BEAM = 50_000, 8, 400, 100, 4  # vocabulary, documents, words of a source, tokens of a target, beam size
 DECODED = (B, 32)  # numbers of documents in a batch
 
 
 class NaiveDecoder:
-    """Decoder that follows the equations of the paper step by step, with the parameters of our network."""
+    """Decoder that follows the equations of the paper step by step; `size` is V + OOV, and `gate` scales coverage."""
 
     def __init__(
         self, network: PointerGeneratorNetwork, memory: Memory, source: Tensor, size: int, gate: float
@@ -60,24 +60,24 @@ class NaiveDecoder:
             The distribution over the extended vocabulary [N, size], the attention [N, S], hidden, cell and context.
         """
         net = self.network
-        fed = torch.where(words < net.output.out_features, words, UNK)
+        fed = torch.where(words < net.output.out_features, words, UNK)  # out-of-vocabulary words have no embedding
         x = net.feed_word(net.embedding(fed)) + net.feed_context(context)                        # [N, E]
         hidden, cell = net.decoder(x, (hidden, cell))
         query = net.attention.query(torch.cat([cell, hidden], 1)).unsqueeze(1)                   # [N, 1, A]
         inner = self.memory.projected + query                                                    # [N, S, A]
         if net.attention.coverage is not None and self.gate:
             inner = inner + self.gate * coverage.unsqueeze(2) * net.attention.coverage
-        energy = (torch.tanh(inner) * net.attention.score).sum(2)                                # [N, S]
+        energy = (torch.tanh(inner) * net.attention.score).sum(2)                                # [N, S], equation 11
         attention = torch.softmax(energy.masked_fill(~self.memory.mask, float("-inf")), 1)
         context = torch.bmm(attention.unsqueeze(1), self.memory.states).squeeze(1)               # [N, 2H]
         logits = net.output(net.combine(torch.cat([hidden, context], 1)))
         vocabulary = torch.softmax(logits, 1)                                                    # [N, V]
         if net.pointer is None:
             return vocabulary, attention, hidden, cell, context
-        p_gen = torch.sigmoid(net.pointer(torch.cat([context, cell, hidden, x], 1)))             # [N, 1]
+        p_gen = torch.sigmoid(net.pointer(torch.cat([context, cell, hidden, x], 1)))             # [N, 1], equation 8
         extra = vocabulary.new_zeros(len(words), self.size - vocabulary.shape[1])
         extended = torch.cat([p_gen * vocabulary, extra], 1)                                     # [N, V + OOV]
-        extended = extended.scatter_add(1, self.source, (1 - p_gen) * attention)
+        extended = extended.scatter_add(1, self.source, (1 - p_gen) * attention)                 # equation 9
         return extended, attention, hidden, cell, context
 
 
@@ -96,9 +96,9 @@ def naive_loss(model: PointerGenerator, batch: PointerGeneratorBatch) -> Tensor:
     for words, gold in zip(batch.target_input.unbind(1), batch.target.unbind(1)):
         extended, attention, hidden, cell, context = decoder.step(words, hidden, cell, context, coverage)
         probability = extended.gather(1, gold.unsqueeze(1)).squeeze(1)                           # [B]
-        loss = -torch.log(probability + 1e-12)
+        loss = -torch.log(probability + 1e-12)  # finite if the probability is 0
         if model.network.attention.coverage is not None:
-            loss = loss + model.loss_weights["coverage"] * torch.minimum(attention, coverage).sum(1)
+            loss = loss + model.loss_weights["coverage"] * torch.minimum(attention, coverage).sum(1)  # equation 13
         coverage = coverage + attention
         losses.append(loss * (gold != PAD))
     return (torch.stack(losses, 1).sum(1) / batch.target_lengths).mean()
@@ -108,14 +108,14 @@ def naive_loss(model: PointerGenerator, batch: PointerGeneratorBatch) -> Tensor:
 def naive_search(
     model: PointerGenerator, batch: PointerGeneratorBatch, index: int, options: DecodingOptions
 ) -> list[int]:
-    """Run a beam search for one document; return the summary with the highest mean log-probability."""
+    """Run a beam search for document `index` of a batch; return the ids with the highest mean log-probability."""
     network, K, length = model.network, options.beam_size, int(batch.lengths[index])
     memory, state = network.encode(batch.source[index : index + 1, :length], batch.lengths[index : index + 1])
     source = batch.source_extended[index : index + 1, :length]
     size = max(model.vocab_size, int(source.max()) + 1)
-    hidden, cell, context, coverage = (part[0] for part in state)  # one hypothesis at first
-    beams: list[tuple[list[int], float]] = [([START], 0.0)]
-    finished: list[tuple[list[int], float]] = []
+    hidden, cell, context, coverage = (part[0] for part in state)  # [1, ..]: one hypothesis at first
+    beams: list[tuple[list[int], float]] = [([START], 0.0)]  # ids of each hypothesis, and its log-probability
+    finished: list[tuple[list[int], float]] = []  # ids, and the mean log-probability
     for t in range(options.max_length):
         n = len(beams)
         widened = Memory(*(part.expand(n, *part.shape[1:]) for part in memory))
@@ -123,8 +123,8 @@ def naive_search(
         words = torch.tensor([tokens[-1] for tokens, _ in beams])
         extended, attention, hidden, cell, context = decoder.step(words, hidden, cell, context, coverage)
         coverage = coverage + attention
-        extended[:, [PAD, UNK, START] + ([STOP] if t < options.min_length else [])] = 0
-        log_probs, ids = torch.log(extended).topk(2 * K, dim=1)
+        extended[:, [PAD, UNK, START] + ([STOP] if t < options.min_length else [])] = 0  # symbols not to be written
+        log_probs, ids = torch.log(extended).topk(2 * K, dim=1)  # K continue even if the other K end
         candidates = [
             (total + log_prob, row, word)
             for row, (_, total) in enumerate(beams)
@@ -144,9 +144,6 @@ def naive_search(
     return max(finished, key=lambda hypothesis: hypothesis[1])[0]
 
 
-# Measurements ----------------------------------------------------------------------------------------------------
-
-
 def make_model() -> PointerGenerator:
     """Return an untrained model with coverage and the sizes of the paper."""
     torch.manual_seed(0)
@@ -157,12 +154,12 @@ def make_model() -> PointerGenerator:
 
 def make_batch(documents: int = B) -> PointerGeneratorBatch:
     """Return documents of S words with summaries of T tokens, see `word_rows`."""
-    data = PointerGeneratorData(Texts([]), vocab_size=V, max_source=S, max_target=T)
+    data = PointerGeneratorData(Texts([]), vocab_size=V, max_source=S, max_target=T)  # only collates
     return data.collate(word_rows(documents, V, S, T))
 
 
 def our_loss(model: PointerGenerator, batch: PointerGeneratorBatch) -> Tensor:
-    """Return the loss of `training_step`."""
+    """Return the loss of a training step of `PointerGenerator`: likelihood and coverage."""
     terms = model.loss_terms(batch)
     return terms["nll"] + model.loss_weights["coverage"] * terms["coverage"]
 
@@ -193,7 +190,7 @@ def training_memory(way: str) -> float:
 
 
 def rates(name: str, seconds: dict[str, Seconds], amount: int, unit: str) -> list[str]:
-    """Return a row of the table: rates at the median time, and the range of ratios over repetitions."""
+    """Return a row of the table: rates (`amount` of `unit` per median second), and their ratio with its range."""
     ours, naive = (seconds[way].medians()[0] for way in ("ours", "naive"))
     pairs = [slow / fast for fast, slow in zip(seconds["ours"].wall, seconds["naive"].wall)]
     ratio = f"{naive / ours:.2f} ({min(pairs):.2f} to {max(pairs):.2f})"

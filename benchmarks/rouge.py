@@ -19,7 +19,7 @@ from datamodules.text.rouge_words import vocabulary
 from lightning_modules.metrics.rewards import rouge_l_ids, rouge_l_texts
 from lightning_modules.metrics.rouge import VARIANTS, score_many
 
-Pair = tuple[list[str], list[str]]
+Pair = tuple[list[str], list[str]]  # sentences of a prediction and of its reference
 
 
 def pairs_of(path: str) -> Iterator[Pair]:
@@ -40,20 +40,20 @@ def made_up_pairs() -> Iterator[Pair]:
 
 
 def peak(run: Callable[[], object]) -> float:
-    """Return the peak of newly allocated memory in MiB."""
+    """Return the peak of the memory in MiB that a function allocates for Python objects."""
     tracemalloc.start()
     run()
-    top = tracemalloc.get_traced_memory()[1]
+    _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    return top / 2**20
+    return peak_bytes / 2**20
 
 
 def compare(
     name: str, scorer: RougeScorer, predicted: list[str], expected: list[str], ours: Callable[[], object]
 ) -> list[str]:
-    """Return a row of the table: microseconds per pair of `rouge-score` and of ours, with a filled vocabulary."""
-    slow = cpu_seconds(lambda: [scorer.score(*pair) for pair in zip(expected, predicted)], 2)
-    slow, fast = (1e6 * seconds / len(predicted) for seconds in (slow, cpu_seconds(ours, 10, warm_up=True)))
+    """Return a row of the table: microseconds per pair of `rouge-score` and of this suite, and their ratio."""
+    slow = 1e6 / len(predicted) * cpu_seconds(lambda: [scorer.score(*pair) for pair in zip(expected, predicted)], 2)
+    fast = 1e6 / len(predicted) * cpu_seconds(ours, 10, warm_up=True)  # the warm-up fills the vocabulary
     return [name, f"{slow:.0f}", f"{fast:.1f}", f"{slow / fast:.1f}"]
 
 
@@ -64,14 +64,14 @@ def comparisons(pairs: list[Pair]) -> Iterator[list[str]]:
     stemmed, unstemmed = RougeScorer(["rougeL"], use_stemmer=True), RougeScorer(["rougeL"])
     run = partial(score_many, predictions, references)
     yield compare("R1 + R2 + Lsum, stemmed", RougeScorer(VARIANTS, use_stemmer=True), texts, targets, run)
-    twice = [target for target in targets for _ in range(2)]
+    twice = [target for target in targets for _ in range(2)]  # each reference with its text, and with it reversed
     two_summaries = [text for pair in pairs for text in ("\n".join(pair[0]), "\n".join(reversed(pair[0])))]
     encode = vocabulary(stem=False).encode
     for summaries, predicted, expected in (("one summary", texts, targets), ("two summaries", two_summaries, twice)):
         run = partial(rouge_l_texts, predicted, expected)
         yield compare(f"L of texts, stemmed, {summaries} per reference", stemmed, predicted, expected, run)
         ids = [[encode(text) for text in pair_of_texts] for pair_of_texts in (predicted, expected)]
-        digits = [[" ".join(map(str, row)) for row in rows] for rows in ids]
+        digits = [[" ".join(map(str, row)) for row in rows] for rows in ids]  # ids as words, for `rouge-score`
         yield compare(f"L of token ids, {summaries} per reference", unstemmed, *digits, partial(rouge_l_ids, *ids))
 
 
@@ -88,6 +88,7 @@ def main() -> None:
     print(f"{len(pairs):,} pairs of {lengths[0]:.0f} and {lengths[1]:.0f} words on average\n")
 
     def from_empty_vocabulary(times: int, processes: int) -> None:
+        """Score all pairs `times` times in a row, including the stemming of each word."""
         vocabulary().clear()
         score_many(predictions * times, references * times, num_proc=processes)
 

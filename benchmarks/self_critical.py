@@ -34,7 +34,7 @@ SETTINGS = {
 
 
 def batch_with_references(model: PointerGenerator) -> PointerGeneratorBatch:
-    """Return the batch with its targets as references, in sentences of equal length."""
+    """Return the batch of `make_batch` with its targets as references, in sentences of equal length."""
     batch = make_batch()
     references = []
     for ids, oov_words in zip(batch.target.tolist(), batch.oov_words):
@@ -56,10 +56,10 @@ class Timed(SelfCritical):
 
 
 def steps(callbacks: dict[str, Timed | None]) -> dict[str, Callable[[], None]]:
-    """Return training steps with each callback, all on one model."""
+    """Return a training step for each callback (None is maximum likelihood), all on one model."""
     model = make_model()
-    model.log = lambda *arguments, **options: None
-    model.tokenizer.end_ids = lambda marks: list(range(4, 9))  # about one word in seven of the targets
+    model.log = lambda *arguments, **options: None  # there is no trainer
+    model.tokenizer.end_ids = lambda marks: list(range(4, 9))  # ends of sentences: about one word in seven
     batch, optimizer = batch_with_references(model), model.configure_optimizers()
 
     def loss(callback: Timed | None) -> Tensor:
@@ -78,7 +78,8 @@ def main() -> None:
     rows = []
     for name, (_, times) in seconds.items():
         ratio = statistics.median(step / likelihood for step, likelihood in zip(times, seconds["MLE"].cpu))
-        rewards = 0.0 if callbacks[name] is None else callbacks[name].reward_seconds / (repetitions + 1)
+        steps_run = repetitions + 1  # with the warm-up
+        rewards = 0.0 if callbacks[name] is None else callbacks[name].reward_seconds / steps_run
         share = f"{100 * rewards / statistics.median(times):.2g} %" if rewards else ""
         rows.append([name, f"{statistics.median(times):.2f}", f"{ratio:.2f}", share])
     print_table(["step", "seconds", "times MLE", "rewards"], rows)
