@@ -22,8 +22,8 @@ _READER = "network.reader."  # where BertSum keeps its encoder
 class BertSumAbs(SequenceToSequence, EncoderSummarizer):
     """Pretrained encoder and Transformer decoder from scratch, with separate learning rates and warm-ups.
 
-    Loss terms: those of `SequenceToSequence`. With `encoder_from` the encoder is that of a trained
-    `BertSum`: the paper's BertSumExtAbs.
+    Loss terms: as in `SequenceToSequence`. With `encoder_from` training starts from the encoder of a trained `BertSum`,
+    as in the paper's BertSumExtAbs.
 
     Args:
         vocab_size: size of the vocabulary; with a pretrained encoder at least that of its tokenizer.
@@ -80,32 +80,33 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
         self.decoder.encoder_norm = nn.Identity()  # unused, as `EncoderDecoder` has no encoder layers here
 
     def setup(self, stage: str) -> None:
-        """Set the tokenizer and, when a new run is trained, load the encoder to start from."""
+        """Set the tokenizer and, when a new run is trained, load the encoder of the run `encoder_from`."""
         super().setup(stage)
         if stage != "fit" or self.encoder_from is None or self.trainer.ckpt_path:
             return
-        path = best_checkpoint(Path(str(self.encoder_from)))
+        path = best_checkpoint(Path(self.encoder_from))
         state = read_checkpoint(path)["state_dict"]
         encoder_state = {name.removeprefix(_READER): value for name, value in state.items() if name.startswith(_READER)}
         expected = self.reader.state_dict()
-        names = expected.keys() | encoder_state.keys()
-        absent = expected.keys() ^ encoder_state.keys()
-        mismatched = [name for name in names if name in absent or expected[name].shape != encoder_state[name].shape]
+        mismatched = expected.keys() ^ encoder_state.keys()
+        common = expected.keys() & encoder_state.keys()
+        mismatched |= {name for name in common if expected[name].shape != encoder_state[name].shape}
         if mismatched:
             raise UserError(f"{path}: another encoder, at {min(mismatched)}; give a run of BertSum with this one")
         self.reader.load_state_dict(encoder_state)
 
     def encode(self, batch: BertSumAbsBatch) -> tuple[Tensor, Tensor]:
-        """Return states of documents [B, S, H], and a mask: True at tokens, or at a first symbol if empty, [B, S]."""
-        segments = batch.owner.clamp_min(0) % 2 if self.interval_segments else None
-        return encode_documents(self.reader, batch.tokens, batch.lengths, segments), ensure_nonempty(batch.owner >= 0)
+        """Return states of documents [B, S, H], and a mask, True at tokens, or at the first symbol if there is none."""
+        segments = batch.owner.clamp_min(0) % 2 if self.interval_segments else None  # alternating between sentences
+        states = encode_documents(self.reader, batch.tokens, batch.lengths, segments)
+        return states, ensure_nonempty(batch.owner >= 0)                                     # [B, S]
 
     def texts(self, batch: BertSumAbsBatch, samples: Samples) -> list[list[str]]:
         """Return the text of each sample, without the marks between sentences."""
         texts = super().texts(batch, samples)
         if self.sentence_mark is None:
             return texts
-        return [[" ".join(self._sentences(text)) for text in row] for row in texts]
+        return [[" ".join(self._sentences(text)) for text in of_document] for of_document in texts]
 
     def _sentences(self, text: str) -> list[str]:
         if self.sentence_mark is None:

@@ -23,20 +23,19 @@ from lightning_modules.checkpoint_values import find_invalid_value
 from lightning_modules.exported import EXPORTED
 from lightning_modules.stored import SCALES, dequantized, quantized
 
+# codecs of Python, by their names without punctuation, whose output is longer than their input
 _GROWING_CODECS = {"base64", "bz2", "hex", "quopri", "quotedprintable", "uu", "zip", "zlib"}
 
 
 def best_checkpoint(run: Path) -> Path:
     """Return the best checkpoint of a run, or the weights of an exported model.
 
-    If no validation has written a best checkpoint yet, the last one is returned, with a warning.
-
-    Raises:
-        UserError: if the run has no checkpoint, or the best one is a broken link.
+    If no validation has written a best checkpoint yet, the last one is returned, with a warning. A `UserError` if the
+    run has no checkpoint, or the best one is a broken link.
     """
     best, last = (Path(run) / "checkpoints" / name for name in ("best.ckpt", "last.ckpt"))
     exported = Path(run) / EXPORTED
-    if exported.is_file() and not best.parent.is_dir():
+    if exported.is_file() and not best.parent.is_dir():  # checkpoints come first
         return exported
     if best.is_file():
         return best
@@ -57,7 +56,8 @@ def _warn_of_last(best: Path, last: Path) -> None:
 def find_damage(path: Path, verify: bool = True) -> str:
     """Return what is wrong with a checkpoint file, empty if it is intact; `verify` reads all bytes for their checksums.
 
-    Members are stored without compression, as torch writes them: compressed or overlapping ones could fill the memory.
+    Members of the zip file must be stored without compression, as torch writes them: a small file with compressed or
+    overlapping members could fill the memory.
     """
     try:
         if not zipfile.is_zipfile(path):
@@ -67,24 +67,22 @@ def find_damage(path: Path, verify: bool = True) -> str:
             is_stored = all(member.compress_type == zipfile.ZIP_STORED for member in members)
             if not is_stored or sum(member.file_size for member in members) > path.stat().st_size:
                 return "compressed, which no checkpoint is"
-            damaged = file.testzip() if verify else None
+            damaged_member = file.testzip() if verify else None
     except Exception as error:  # zipfile raises errors of many kinds for damaged files
         return str(error)
-    return f"{damaged} in it is damaged" if damaged else ""
+    return f"{damaged_member} in it is damaged" if damaged_member else ""
 
 
 def find_not_finite(weights: Mapping[str, Tensor]) -> str:
     """Return the name of the first tensor with a value that is not finite, empty if there is none."""
-    floating = (item for item in weights.items() if item[1].is_floating_point())
-    return next((name for name, tensor in floating if not tensor.isfinite().all()), "")
+    for name, tensor in weights.items():
+        if tensor.is_floating_point() and not tensor.isfinite().all():
+            return name
+    return ""
 
 
 def load_pickled(path: Path, mmap: bool = False) -> Any:
-    """Return the content of a file of `torch.save`, without executing code.
-
-    Raises:
-        UnpicklingError: if it cannot be read, or is made to fill the memory.
-    """
+    """Return the content of a file of `torch.save`, without executing code; an `UnpicklingError` if that fails."""
     try:
         if zipfile.is_zipfile(path):
             if damage := find_damage(path, verify=False):
@@ -93,7 +91,7 @@ def load_pickled(path: Path, mmap: bool = False) -> Any:
                 name = next(name for name in file.namelist() if name.endswith("data.pkl"))
                 _check_calls(io.BytesIO(file.read(name)), pickles=1)
         else:
-            with path.open("rb") as stream:
+            with path.open("rb") as stream:  # the format of torch before version 1.6
                 _check_calls(stream, pickles=4)  # two numbers, the system and the content
         return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except (OSError, pickle.UnpicklingError):
@@ -103,15 +101,18 @@ def load_pickled(path: Path, mmap: bool = False) -> Any:
 
 
 def _check_calls(stream: BinaryIO, pickles: int) -> None:
-    """Check that the pickles of a stream do not call functions with which a few bytes fill the memory."""
+    """Raise an `UnpicklingError` if one of the first `pickles` of a stream could fill the memory from a few bytes.
+
+    `torch.load` allows `bytearray`, which makes a buffer of any size, and `encode`, which may grow a text repeatedly.
+    """
     functions, texts = set(), set()
     for _ in range(pickles):
         for operation, argument, _ in pickletools.genops(stream):
             if operation.name == "GLOBAL":
-                functions.add(argument.split()[-1])
-            elif isinstance(argument, str):
+                functions.add(argument.split()[-1])  # the argument is "module name"
+            elif isinstance(argument, str):  # perhaps the name of a codec, without punctuation; none has 50 characters
                 texts.add(re.sub("[^a-z0-9]|codec$", "", argument[:50].lower()))
-    # `encode` makes bytes of a text in pickles of Python 2; with these codecs, it can be repeated
+    # `encode` itself is needed: it makes bytes of a text in pickles of Python 2
     if "bytearray" in functions or ("encode" in functions and texts & _GROWING_CODECS):
         raise pickle.UnpicklingError("it is made to fill the memory")
 
@@ -132,7 +133,7 @@ def read_checkpoint(path: Path, verify: bool = True) -> dict[str, Any]:
 
 
 def _load(path: Path, verify: bool) -> dict[str, Any]:
-    """Return the content of a checkpoint, see `read_checkpoint`."""
+    """Return the content of a checkpoint of training, see `read_checkpoint`."""
     if damage := find_damage(path, verify):
         raise UserError(f"{path}: {damage}; give another one of the run")
     try:
@@ -147,23 +148,24 @@ def _load(path: Path, verify: bool) -> dict[str, Any]:
 
 
 def _check_values(path: Path, content: Mapping[str, Any]) -> None:
+    """Raise a `UserError` if a value of a checkpoint is missing or has another type than the suite writes."""
     if (name := find_invalid_value(content)) is not None:
         raise UserError(f"{path}: {name} is missing, or is not what `precis` writes; give another checkpoint")
 
 
 def write_exported(path: Path, weights: Mapping[str, Tensor], described: Mapping[str, Any], bits: int = 32) -> None:
-    """Write weights as safetensors, with plain values beside them in the header.
+    """Write weights as safetensors, with the plain values `described` as JSON in the header.
 
     Tensors that share their memory, such as tied embeddings, are written once. With 8 bits matrices are `quantized`.
     """
-    stored: dict[tuple, str] = {}
+    first_names: dict[tuple, str] = {}  # name under which each storage is written
     tensors, tied = {}, {}
     for name, value in weights.items():
         storage = (value.data_ptr(), value.shape, value.stride(), value.dtype)
-        if value.numel() and storage in stored:
-            tied[name] = stored[storage]
+        if value.numel() and storage in first_names:  # empty tensors all have address 0
+            tied[name] = first_names[storage]
             continue
-        stored[storage] = name
+        first_names[storage] = name
         tensors[name] = value.detach().cpu().contiguous().clone()
         if bits == 8 and value.dim() == 2 and value.is_floating_point():
             tensors[name], tensors[name + SCALES] = quantized(tensors[name])
@@ -172,15 +174,11 @@ def write_exported(path: Path, weights: Mapping[str, Tensor], described: Mapping
 
 
 def read_exported(path: Path) -> dict[str, Any]:
-    """Return what `write_exported` wrote: the plain values, and the weights as `state_dict`.
-
-    Raises:
-        UserError: if it is not such a file, or is damaged.
-    """
+    """Return what `write_exported` wrote, plain values, and weights as `state_dict`; a `UserError` if that fails."""
     try:
         with safe_open(str(path), framework="pt") as file:
             content = load_json((file.metadata() or {})["precis"])
-            stored_weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            stored_weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no iterator)
         weights = dequantized(stored_weights)
         tied = content.pop("tied")
         weights |= {name: weights[stored_name] for name, stored_name in tied.items()}

@@ -181,14 +181,9 @@ class CopyingSummarizer(Summarizer):
         summaries = []
         for i, (tokens, length) in enumerate(zip(best.tokens[:, 0].tolist(), best.lengths[:, 0].tolist())):
             words = self._words(tokens[:length], batch.oov_words[i])
-            summary = Summary(
-                id=batch.ids[i],
-                sentences=self.tokenizer.sentences(words),
-                references=batch.references[i],
-                words=words,
-                copied=copied[i][: len(words)] if copied is not None else None,  # without the end symbol and padding
-            )
-            summaries.append(summary)
+            marks = None if copied is None else copied[i][: len(words)]  # without the end symbol and padding
+            sentences = self.tokenizer.sentences(words)
+            summaries.append(Summary(batch.ids[i], sentences, batch.references[i], words=words, copied=marks))
         return summaries
 
     def source_ids(self, batch: Batch) -> Tensor:

@@ -31,8 +31,11 @@ class EncoderSummarizer(Summarizer):
     def make_reader(
         self, encoder: EncoderOptions, dropout: float, optimizer: EncoderAdamWOptions, segments: int = 2
     ) -> Reader:
-        """Return an encoder, and set the optimizer; an encoder from scratch has the learning rate of the rest."""
-        positions = 0  # those of the pretrained encoder
+        """Return an encoder, from scratch with `segments` segment types, and set `optimizer` and `long_input`.
+
+        An encoder from scratch has the learning rate of the other parameters.
+        """
+        positions = 0  # no more than the pretrained encoder has
         if isinstance(encoder, DocumentEncoderOptions):
             self.long_input = encoder.long_input
             positions = encoder.positions if encoder.long_input == "extend" else 0
@@ -48,5 +51,5 @@ class EncoderSummarizer(Summarizer):
         return two_rates(self, self.reader, self.optimizer, steps_needed(self.trainer, self.optimizer))
 
     def export(self, folder: Path) -> dict[str, str]:
-        """Write a pretrained encoder; the rest of the model is the suite's own and has no such form."""
+        """Write a pretrained encoder, see `Summarizer.export`; the rest of the model has no form in `transformers`."""
         return self.reader.export(folder, self.tokenizer)

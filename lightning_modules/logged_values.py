@@ -21,6 +21,7 @@ def log_training(
     ranks have the same names in the same steps. The progress bar shows those in `prog_bar`.
     """
     trainer = module.trainer
+    # a rank with a smaller batch has a smaller weight, so that the mean over ranks is a mean over documents
     values = {name: value * batch.weight for name, value in values.items()}
     if trainer.world_size > 1:
         is_edge = is_last_batch(trainer) or not has_logged(trainer, "train/loss")

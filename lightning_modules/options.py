@@ -84,10 +84,9 @@ class SentenceEncoderOptions(DocumentEncoderOptions):
 
 
 def check_truncation(data: Any, limit: int | None, with_choice: bool = False) -> None:
-    """Check that a DataModule with `max_source` truncates documents to what an encoder reads at once; None is no limit.
+    """Raise a `UserError` unless `max_source` of a DataModule, if it has one, truncates documents to `limit` tokens.
 
-    Raises:
-        UserError: if it does not; `with_choice` tells that the model has the argument `long_input`.
+    None is no limit. `with_choice` adds to the message that the model has the argument `long_input`.
     """
     if limit is None or not hasattr(data, "max_source"):
         return

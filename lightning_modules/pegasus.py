@@ -13,7 +13,7 @@ from lightning_modules.pretrained_summarizer import EncoderDecoderSummarizer, lo
 
 @dataclass(frozen=True)
 class EncoderDecoderOptions:
-    """Encoder of PEGASUS; sizes also are those of the decoder."""
+    """Encoder of PEGASUS; the decoder has the same sizes."""
 
     checkpoint: str | None = None
     """Name or folder of a pretrained Hugging Face model, whose sizes replace those below. The data needs the same
@@ -37,7 +37,7 @@ class Pegasus(EncoderDecoderSummarizer):
     Args:
         vocab_size: V; at most that of a pretrained model.
         encoder: encoder and sizes, see `EncoderDecoderOptions`.
-        decoder_layers: number of decoder layers; by default that of the encoder.
+        decoder_layers: number of decoder layers; by default as many as the encoder has.
         dropout: dropout of a model from scratch.
         activation: activation of the feed-forward networks of a model from scratch.
         label_smoothing: epsilon of the loss; the paper's fine-tuning has 0.1.
@@ -58,8 +58,8 @@ class Pegasus(EncoderDecoderSummarizer):
         decoding: DecodingOptions | None = None,
         val_summaries: int = 256,
     ) -> None:
-        penalty = {"length_penalty": "gnmt", "alpha": 0.8}
-        decoding = decoding or DecodingOptions(min_length=1, max_length=128, **penalty)
+        # the paper's beam search; its maximum length differs by data set
+        decoding = decoding or DecodingOptions(min_length=1, max_length=128, length_penalty="gnmt", alpha=0.8)
         super().__init__(vocab_size, decoding, val_summaries)
         self.set_label_smoothing(label_smoothing)
         self.optimizer = optimizer

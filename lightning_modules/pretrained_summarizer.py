@@ -62,16 +62,16 @@ class EncoderDecoderSummarizer(SequenceToSequence):
     @property
     def start(self) -> int:
         """The token that decoding starts with."""
-        pretrained = isinstance(self.network, PretrainedEncoderDecoder)
-        return self.network.start if pretrained else self.tokenizer.start
+        is_pretrained = isinstance(self.network, PretrainedEncoderDecoder)
+        return self.network.start if is_pretrained else self.tokenizer.start
 
     @property
     def decoder(self) -> EncoderDecoder | PretrainedEncoderDecoder:
-        """The network, which writes as well."""
+        """The network, which has the methods that `SequenceToSequence` calls on a decoder."""
         return self.network
 
     def forbidden(self, options: DecodingOptions) -> tuple[int, ...]:
-        """Return the tokens that are never generated, including those that begin every text."""
+        """Return the tokens that are never generated, including those that begin every text, except the end symbol."""
         return tuple({self.tokenizer.pad, self.tokenizer.start, *self.tokenizer.opening} - {self.tokenizer.stop})
 
     def encode(self, batch: SourceTargetBatch) -> tuple[Tensor, Tensor]:
@@ -129,9 +129,9 @@ class PretrainedSummarizer(EncoderDecoderSummarizer):
         weights = checkpoint["state_dict"]
         if self.has_adapters and checkpoint.get("start"):
             for name, initial in self.state_dict().items():
-                former = name.replace(".base_layer.", ".")
-                if former != name and former in weights:
-                    weights[name] = weights.pop(former)
+                former_name = name.replace(".base_layer.", ".")  # `peft` moves the weight of a layer with an adapter
+                if former_name != name and former_name in weights:
+                    weights[name] = weights.pop(former_name)
                 elif ".lora_" in name:
                     weights.setdefault(name, initial)
         super().on_load_checkpoint(checkpoint)
@@ -142,7 +142,8 @@ class PretrainedSummarizer(EncoderDecoderSummarizer):
 
 
 def card_settings(model: Any) -> GenerationConfig:
-    """Return the generation settings of a pretrained model, those of its task "summarization" included."""
+    """Return the generation settings of a pretrained model, updated by the settings of its task "summarization"."""
     settings = copy.deepcopy(model.generation_config)
-    settings.update(**(getattr(model.config, "task_specific_params", None) or {}).get("summarization", {}))
+    task_settings = getattr(model.config, "task_specific_params", None) or {}  # T5 and BART have some
+    settings.update(**task_settings.get("summarization", {}))
     return settings

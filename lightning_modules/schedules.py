@@ -36,10 +36,7 @@ def steps_needed(trainer: Trainer, options: AdamWOptions) -> int:
 
 
 def scheduled(optimizer: torch.optim.Optimizer, factors: Sequence[Callable[[int], float]]) -> dict[str, Any]:
-    """Return the result of `configure_optimizers` for an optimizer with a schedule for each of its parameter groups.
-
-    A schedule is a function from the step, from 0, to the factor of the learning rate.
-    """
+    """Return the result of `configure_optimizers`; for each parameter group, a function from step to rate factor."""
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, list(factors))
     return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 

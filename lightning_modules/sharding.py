@@ -45,7 +45,7 @@ def shard(module: nn.Module, layers: Iterable[nn.Module], mesh: DeviceMesh) -> N
 
 def gather(module: nn.Module) -> None:
     """Gather all weights of a sharded model, so that processes may compute different numbers of decoding steps."""
-    with torch.inference_mode(False), torch.no_grad():  # in training, autograd saves what was gathered here
+    with torch.inference_mode(False), torch.no_grad():  # autograd cannot save inference tensors in later training steps
         for part in module.modules():
             if isinstance(part, FSDPModule):
                 part.set_reshard_after_forward(False, recurse=False)
@@ -53,7 +53,7 @@ def gather(module: nn.Module) -> None:
 
 
 def scatter(module: nn.Module) -> None:
-    """Distribute the layers of a gathered model again; the rest stays gathered until the next backward pass."""
+    """Distribute the layers of a gathered model again; FSDP2 distributes the rest after the next backward pass."""
     for part in module.modules():
         if isinstance(part, FSDPModule) and part is not module:
             part.set_reshard_after_forward(True, recurse=False)
@@ -62,7 +62,7 @@ def scatter(module: nn.Module) -> None:
 
 @contextmanager
 def gathered(module: nn.Module) -> Iterator[None]:
-    """Gather all weights of a sharded model within a context; nothing is done for other models."""
+    """Gather all weights of a sharded model within a context; other models are left as they are."""
     gather(module)
     try:
         yield
@@ -71,7 +71,7 @@ def gathered(module: nn.Module) -> Iterator[None]:
 
 
 class FullyShardedStrategy(ModelParallelStrategy):
-    """FSDP2 over all processes, on GPUs or CPUs, with checkpoints that are those of a single process.
+    """FSDP2 over all processes, on GPUs or CPUs, with the same checkpoints as training in a single process.
 
     Weights, gradients and optimizer states are sharded in training. In evaluation each process holds all weights.
     """
@@ -80,7 +80,7 @@ class FullyShardedStrategy(ModelParallelStrategy):
         super().__init__(tensor_parallel_size=1, save_distributed_checkpoint=False)
 
     def setup_environment(self) -> None:
-        """Use all processes for data parallelism."""
+        """Use all processes for data parallelism; a `UserError` for a model without `configure_model`."""
         if not is_overridden("configure_model", self.lightning_module):
             name = type(self.lightning_module).__name__
             raise UserError(f"--trainer.strategy fsdp2: {name} cannot be sharded; {REMEDY}")
@@ -88,7 +88,7 @@ class FullyShardedStrategy(ModelParallelStrategy):
         super().setup_environment()
 
     def setup_optimizers(self, trainer: Trainer) -> None:
-        """Build the optimizers, which have to work with sharded weights."""
+        """Build the optimizers; a `UserError` for Adafactor, which does not work with sharded weights."""
         super().setup_optimizers(trainer)
         if any(isinstance(optimizer, torch.optim.Adafactor) for optimizer in self.optimizers):
             raise UserError(f"--trainer.strategy fsdp2: Adafactor needs whole weights; choose AdamW, or {REMEDY}")
@@ -98,6 +98,7 @@ class FullyShardedStrategy(ModelParallelStrategy):
         return True
 
     def load_checkpoint(self, checkpoint_path: str | Path, weights_only: bool | None = None) -> dict[str, Any]:
+        # all processes read the file of the first one, whose path may be that of the newest checkpoint
         return read_checkpoint(Path(self.broadcast(checkpoint_path)), verify=False)
 
     def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:

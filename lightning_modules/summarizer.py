@@ -224,7 +224,8 @@ class Summarizer(LightningModule, ABC):
         not computed: none of the model's terms if `model_loss_weight` is 0, and no extra term whose loss weight is 0.
         """
         self.step_values = {}
-        loss, terms = 0.0, {}
+        loss: Any = 0.0
+        terms: dict[str, Tensor] = {}
         if self.model_loss_weight:
             terms = self.loss_terms(batch)
             loss = loss + self.model_loss_weight * weighted_sum(terms, self.loss_weights)

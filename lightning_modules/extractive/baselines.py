@@ -42,7 +42,8 @@ def oracle(document: Document, k: int | None = None, stem: bool | str = True, la
 
 def textrank(document: Document, k: int = 3, damping: float = 0.85, language: str = "en") -> list[int]:
     """Select by PageRank over sentences with stems in common, see `common_terms` (Mihalcea and Tarau 2004)."""
-    return _highest(pagerank(common_terms(stem_counts(document.sentences, language)), damping), k)
+    similarity = common_terms(stem_counts(document.sentences, language))
+    return _highest(pagerank(similarity, damping), k)
 
 
 def lexrank(
@@ -57,7 +58,8 @@ def lexrank(
         damping: probability of following a link; the paper's d is 1 - damping = 0.15.
     """
     similarity = cosines(tf_idf(stem_counts(document.sentences, language)))
-    return _highest(pagerank(similarity if threshold is None else (similarity > threshold) * 1.0, damping), k)
+    links = similarity if threshold is None else (similarity > threshold) * 1.0
+    return _highest(pagerank(links, damping), k)
 
 
 def mmr(document: Document, k: int = 3, trade_off: float = 0.7, language: str = "en") -> list[int]:
@@ -68,12 +70,13 @@ def mmr(document: Document, k: int = 3, trade_off: float = 0.7, language: str = 
     """
     vectors = tf_idf(stem_counts(document.sentences, language))
     size = min(_checked(k), len(vectors))
-    relevance = cosines(np.vstack([vectors, vectors.sum(0, keepdims=True)]))[-1, :-1] if size else np.zeros(0)
+    with_document = np.vstack([vectors, vectors.sum(0, keepdims=True)])  # the vector of the document is the last row
+    relevance = cosines(with_document)[-1, :-1] if size else np.zeros(0)
     similarity = cosines(vectors)
     chosen: list[int] = []
     redundancy = np.zeros(len(vectors))
     for _ in range(size):
-        gain = np.round(trade_off * relevance - (1 - trade_off) * redundancy, 12)
+        gain = np.round(trade_off * relevance - (1 - trade_off) * redundancy, 12)  # ties despite rounding errors
         gain[chosen] = -np.inf
         chosen.append(int(gain.argmax()))
         redundancy = np.maximum(redundancy, similarity[chosen[-1]])
@@ -103,20 +106,16 @@ def zero_shot(
 
 @cache
 def _extractor(*settings: str):
+    """Return a `ZeroShot` with these arguments, loaded once for all documents."""
     from lightning_modules.extractive.zero_shot import ZeroShot
 
     return ZeroShot(*settings)
 
 
 BASELINES: dict[str, Callable[..., list[int]]] = {
-    "lead": lead,
-    "random": random_k,
-    "oracle": oracle,
-    "textrank": textrank,
-    "lexrank": lexrank,
-    "mmr": mmr,
+    "lead": lead, "random": random_k, "oracle": oracle, "textrank": textrank, "lexrank": lexrank, "mmr": mmr,
     "zero_shot": zero_shot,
-}
+}  # fmt: skip
 
 
 def predictions(
@@ -138,6 +137,6 @@ def _checked(k: int) -> int:
 
 
 def _highest(scores: NDArray[np.float64], k: int) -> list[int]:
-    """Return indices of the k highest scores, in order; ties, up to rounding errors, go to the first sentence."""
+    """Return the indices of the k highest scores in ascending order; of scores equal to 9 digits the first ones."""
     rounded = np.round(scores, 9).tolist()
     return sorted(heapq.nsmallest(_checked(k), range(len(rounded)), key=lambda index: (-rounded[index], index)))

@@ -195,10 +195,7 @@ class BertSum(EncoderSummarizer):
         )
 
     def sentence_attention(self, batch: ExtractiveBatch) -> list[np.ndarray]:
-        """Return, for each document, the attention between its L sentences in the last inter-sentence layer, [L, L].
-
-        It is averaged over heads, of the first member; the list is empty for a model without inter-sentence layers.
-        """
+        """Return the attention between sentences in the last layer of the first member, [L, L] each, if any."""
         with evaluating(self):
             weights = self.network.attention(self.score(batch).vectors, batch.mask, batch.layout)
         if weights is None:

@@ -38,7 +38,7 @@ class LightExtractor:
         self.piece, self.max_source = data["piece"], data["max_source"]
         encoder = SentenceEncoderOptions(**model["encoder"])
         text = folder / "text"
-        if not text.is_dir():  # left out with the weights of the encoder
+        if not text.is_dir():  # a compact export omits the tokenizer of a frozen encoder
             text = Path(encoder_path(encoder.checkpoint))
         self.tokenizer = EncoderTokenizer.load(text)
         if encoder.checkpoint is None:
@@ -51,7 +51,8 @@ class LightExtractor:
             interval_segments=encoder.interval_segments,
         )  # fmt: skip
         state = read_exported(folder / EXPORTED)["state_dict"]
-        self.network.load_state_dict({n.removeprefix("network."): value for n, value in state.items()}, strict=False)
+        weights = {name.removeprefix("network."): value for name, value in state.items()}
+        self.network.load_state_dict(weights, strict=False)  # a frozen encoder may not be among them
         self.network.eval()
 
     @torch.inference_mode()
@@ -59,23 +60,22 @@ class LightExtractor:
         """Return the score of each sentence that is read, in [0, 1], [L]."""
         pieces = self.tokenizer.pieces(sentences, self.piece, self.max_source)
         owner, heads = by_token(len(pieces.tokens), pieces.starts, pieces.owners)
-        scored = self.network(
-            tokens=torch.tensor([pieces.tokens]),
-            lengths=torch.tensor([len(pieces.tokens)]),
-            owner=torch.tensor([owner]),
-            heads=torch.tensor([heads]).bool(),
-            starts=[pieces.starts],
+        scored = self.network(  # a batch of one document
+            tokens=torch.tensor([pieces.tokens]), lengths=torch.tensor([len(pieces.tokens)]),
+            owner=torch.tensor([owner]), heads=torch.tensor([heads]).bool(), starts=[pieces.starts],
             mask=torch.ones(1, pieces.sentences, dtype=torch.bool),
             features=layout_features([sentences[: pieces.sentences]]),
-        )
+        )  # fmt: skip
         return scored.logits[0].sigmoid()
 
     def summarize(self, name: str, sentences: Sequence[str], selection: SelectionOptions) -> ExtractiveSummary:
-        """Return the summary of a document with at least one sentence."""
+        """Return the summary, called `name`, of a document with at least one sentence."""
         scores = self.sentence_scores(sentences).unsqueeze(0)                        # [1, L]
-        read, candidates = list(sentences[: scores.shape[1]]), torch.ones_like(scores, dtype=torch.bool)
+        sentences_read = list(sentences[: scores.shape[1]])  # `max_source` may cut off some
+        candidates = torch.ones_like(scores, dtype=torch.bool)
         relations = None
         if selection.selector != "top_k":
-            pairs = pairs_with_common_ngram([tokenize(sentence) for sentence in read])
-            relations = Relations(scores, scores, pair_mask([pairs], len(read)))
-        return extract([name], [[]], [read], scores, candidates, relations, selection)[0]
+            pairs = pairs_with_common_ngram([tokenize(sentence) for sentence in sentences_read])
+            # trigram blocking reads the pairs alone, so that scores may stand for the similarities
+            relations = Relations(scores, scores, pair_mask([pairs], len(sentences_read)))
+        return extract([name], [[]], [sentences_read], scores, candidates, relations, selection)[0]

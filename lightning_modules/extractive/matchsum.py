@@ -130,10 +130,7 @@ class MatchSum(EncoderSummarizer):
         return {"candidates": ranking.mean(), "gold": gold_term.mean()}
 
     def summarize(self, batch: MatchSumBatch) -> list[ExtractiveSummary]:
-        """Return the best candidate of each document; the score of a sentence is the best score of a candidate with it.
-
-        A sentence in no candidate has score 0.
-        """
+        """Return the best candidate of each document; a sentence has the score of the best candidate with it, or 0."""
         with evaluating(self):
             scores = self.match(batch)[0]                                                    # [B, C]
             scores = scores + self.proposal_weight * batch.prior.to(scores)

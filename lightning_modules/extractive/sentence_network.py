@@ -87,10 +87,7 @@ class InterSentenceScorer(nn.Module):
         return self.scorer(self.between(vectors, mask, features), document, mask)
 
     def between(self, vectors: Tensor, mask: Tensor, features: Tensor | None = None) -> Tensor:
-        """Apply the inter-sentence layers, if there are any: [B, L, H] -> [B, L, D].
-
-        The mask, [B, L], is True at sentences; `features` are `layout_features`, [B, L, 13], which only `layout` reads.
-        """
+        """Apply the inter-sentence layers, [B, L, H] -> [B, L, D]; features are `layout_features` [B, L, 13]."""
         if self.norm is None:
             return vectors
         x, key_mask = self.placed(vectors, mask, features), attention_mask(mask)

@@ -23,8 +23,9 @@ class ExtractiveSummary(Summary):
     def of(
         cls, name: str, references: list[list[str]], document: list[str], positions: list[int], scores: list[float]
     ) -> Self:
-        """Return the summary of the sentences at some positions; scores may be padded."""
-        sentences, scores = [document[index] for index in positions], scores[: len(document)]
+        """Return the summary that consists of the sentences of `document` at `positions`; scores may be padded."""
+        sentences = [document[index] for index in positions]
+        scores = scores[: len(document)]
         return cls(name, sentences, references, positions=positions, sentence_scores=scores, document=document)
 
     @property

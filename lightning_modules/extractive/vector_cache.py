@@ -17,14 +17,15 @@ from lightning_modules.extractive.scoring import Pooler
 from lightning_modules.extractive.sentence_network import document_vector
 from lightning_modules.stored import digest
 
-FROZEN_POOLINGS: tuple[Pooling, ...] = ("cls", "mean", "max")  # those without weights
+FROZEN_POOLINGS: tuple[Pooling, ...] = ("cls", "mean", "max")  # poolings without weights
 
 
 def pool_all(states: Tensor, whole: Tensor | None, owner: Tensor, heads: Tensor, width: int) -> Tensor:
-    """Pool a document (zeros without `whole`) and its L = `width` sentences: [B, T, H] -> [B, 1 + L, P, H].
+    """Pool each document and its L = `width` sentences by all P = 3 poolings without weights -> [B, 1 + L, P, H].
 
-    The encoder takes almost all of the time, so that the vectors of all P poolings without weights are computed and
-    kept together. States are those of tokens for sentences and for documents.
+    The encoder takes almost all of the time, so that the results of all poolings are computed and stored together. The
+    tokens have `states` for sentences and states `whole` for documents, [B, T, H]; without the latter (None), the
+    vector of a document is 0. `owner` is the sentence of each token, `heads` is True at head tokens, [B, T].
     """
     pooled = []
     for kind in FROZEN_POOLINGS:
@@ -38,12 +39,12 @@ def pool_all(states: Tensor, whole: Tensor | None, owner: Tensor, heads: Tensor,
 class VectorCache:
     """Vectors of documents by the digest of their sentences and pieces, float32, in memory and in a file.
 
-    A sentence takes 12 H bytes, 4.6 kB with MiniLM. A damaged file counts as empty and is written anew. The vectors
+    A sentence takes 12 H bytes, 4.6 kB with MiniLM. A damaged file counts as empty and is replaced. The vectors
     depend on the weights of the encoder, `state`, and other `settings`; without a folder they are kept in memory alone.
     """
 
     def __init__(self, state: dict[str, Tensor], *settings: object, folder: Path | None = None) -> None:
-        name = f"{digest(state, *settings)[:24]}.safetensors"
+        name = f"{digest(state, *settings)[:24]}.safetensors"  # 24 hexadecimal digits exclude collisions
         self.path = None if folder is None else Path(folder, "vectors", name)
         self._vectors = self._stored()
         self._num_stored = len(self._vectors)
@@ -58,14 +59,14 @@ class VectorCache:
     def vectors(
         self, texts: Sequence[Sequence[str]], starts: Sequence[Sequence[int]], compute: Callable[[], Tensor]
     ) -> Tensor:
-        """Return the vectors of a batch, [B, 1 + L, P, H], on the CPU; `compute` (`pool_all`) where one is missing.
+        """Return the vectors of a batch, [B, 1 + L, P, H], on the CPU; `compute` gives all of them if one is missing.
 
         `starts` are the first tokens of the pieces of texts, which depend on how sentences are split.
         """
         keys = [text_digest(json.dumps([list(text), list(first)])) for text, first in zip(texts, starts)]
         if any(key not in self._vectors for key in keys):
-            for key, row, text in zip(keys, compute().float().cpu(), texts):
-                self._vectors[key] = row[: 1 + len(text)].clone()
+            for key, padded, text in zip(keys, compute().float().cpu(), texts):
+                self._vectors[key] = padded[: 1 + len(text)].clone()  # the copy does not hold the memory of the batch
         return pad_sequence([self._vectors[key] for key in keys], batch_first=True)
 
     def save(self) -> None:

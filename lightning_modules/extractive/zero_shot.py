@@ -73,43 +73,44 @@ class ZeroShot:
         for pool in pools(documents, POOL):
             scores_of: list[list[float]] = [[]] * len(pool)
             for group, scores, _, _ in self._scored(pool):
-                for index, row in zip(group, scores.tolist()):
-                    scores_of[index] = row[: len(pool[index].sentences)]
+                for index, padded in zip(group, scores.tolist()):
+                    scores_of[index] = padded[: len(pool[index].sentences)]
             yield from scores_of
 
     def extract(self, documents: list[Document], options: SelectionOptions) -> list[list[int]]:
-        """Return the summary of each document."""
+        """Return the indices of the selected sentences of each document, in their order in the summary."""
         selected: list[list[int]] = [[]] * len(documents)
         language = language_of(self.language)
-        for group, scores, mask, (similarity, is_redundant) in self._scored(documents):
+        for group, scores, mask, (similarity, to_document) in self._scored(documents):
             shared = torch.zeros_like(similarity, dtype=torch.bool)
             if options.selector == "trigram_blocking":
                 words = [[*map(language.tokenize, documents[index].sentences)] for index in group]
                 shared = pair_mask([*map(pairs_with_common_ngram, words)], similarity.shape[1]).to(similarity.device)
             sentences = [documents[index].sentences for index in group]
-            relations = Relations(similarity, is_redundant, shared)
+            relations = Relations(similarity, to_document, shared)
             for index, chosen in zip(group, chosen_sentences(sentences, scores, mask, relations, options)):
                 selected[index] = chosen
         return selected
 
     @torch.no_grad()
     def _scored(self, documents: list[Document]) -> Iterator[tuple[list[int], Tensor, Tensor, tuple[Tensor, Tensor]]]:
-        """Yield batches: documents, scores [B, L], mask [B, L], cosines between sentences and with the document."""
+        """Yield batches: indices of documents, scores and mask [B, L], cosines between sentences and with document."""
         for group, vectors, document_vectors, mask in self._vectors(documents):
             to_document = document_cosine(vectors, document_vectors)
             scores = to_document if self.scoring == "document_cosine" else centrality(vectors, mask)
-            # Equal sentences must have equal scores, independent of the order of summation.
+            # rounding to 20 binary digits gives equal sentences equal scores, independent of the order of summation
             yield group, (scores * 2**20).round() / 2**20, mask, (cosines(vectors, vectors), to_document)
 
     def _vectors(self, documents: list[Document]) -> Iterator[tuple[list[int], Tensor, Tensor, Tensor]]:
-        """Yield batches: documents, vectors of sentences [B, L, H] and documents [B, H], mask [B, L]."""
+        """Yield batches: indices of documents, vectors of sentences [B, L, H] and documents [B, H], mask [B, L]."""
         if self.network is None:
             for index, document in enumerate(documents):
                 vectors = torch.from_numpy(tf_idf(stem_counts(document.sentences, self.language))).unsqueeze(0)
                 yield [index], vectors, vectors.sum(1), torch.ones(1, vectors.shape[1], dtype=torch.bool)
             return
         max_tokens = self.network.reader.max_tokens
-        encoded = [self.tokenizer.pieces(document.sentences, min(200, max_tokens or 200)) for document in documents]
+        piece = min(200, max_tokens or 200)  # as `BertSumData`; less for an encoder that reads less
+        encoded = [self.tokenizer.pieces(document.sentences, piece) for document in documents]
         device = next(self.network.parameters()).device
         for group in groups_by_length([len(pieces.tokens) for pieces in encoded], self.batch_tokens):
             chosen = [encoded[index] for index in group]
@@ -118,7 +119,7 @@ class ZeroShot:
             owners, firsts = zip(*(by_token(len(pieces.tokens), pieces.starts, pieces.owners) for pieces in chosen))
             owner, heads = pad(owners, -1), pad(firsts).bool()
             counts = torch.tensor([pieces.sentences for pieces in chosen])
-            mask = torch.arange(max(1, int(counts.max()))) < counts[:, None]
+            mask = torch.arange(max(1, int(counts.max()))) < counts[:, None]  # at least one column, also without text
             inputs = (tokens.to(device), lengths, owner.to(device), heads.to(device))
             scored = self.network(*inputs, [pieces.starts for pieces in chosen], mask.to(device), with_document=True)
             yield group, scored.vectors.cpu(), scored.document.cpu(), mask

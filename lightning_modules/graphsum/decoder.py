@@ -39,17 +39,14 @@ class _GroupedAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor):
-        """Compute, with w = share gamma and g = d loss / d w, d share = sum_i g gamma and d score = w (g - d share).
-
-        The buffers hold several of these in turn: `slope` g gamma, then d score, and `weights` gamma, then w.
-        """
+        """Compute, with w = share gamma and g = d loss / d w, d share = sum_i g gamma and d score = w (g - d share)."""
         query, keys, values, bias, shares = ctx.saved_tensors
         grad, scale = grad.contiguous(), query.shape[-1] ** -0.5
         grad_query, grad_keys, grad_values, grad_shares = map(torch.empty_like, (query, keys, values, shares))
         for rows in _parts(query, keys):
             weights = _GroupedAttention.gamma(rows, query, keys, bias, shares.shape[-1])         # gamma, [r, T, L, n]
             slope = (grad[rows] @ values[rows].mT).view_as(weights)                              # g
-            slope *= weights
+            slope *= weights                                                                     # g gamma
             grad_share, share = slope.sum(-1, keepdim=True), shares[rows].unsqueeze(-1)          # [r, T, L, 1]
             slope.addcmul_(weights, grad_share, value=-1).mul_(share * scale)                    # d score times scale
             slope, weights = slope.flatten(-2), weights.mul_(share).flatten(-2)                  # w; [r, T, L n] both

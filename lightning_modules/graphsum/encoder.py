@@ -163,10 +163,7 @@ class GraphSumNetwork(TiedOutput):
         return self.dropout(vectors + positions.to(vectors.dtype))
 
     def positions(self, paragraphs: int, tokens: int, device: torch.device) -> Tensor:
-        """Return position embeddings of L paragraphs of n tokens, [L, n, D].
-
-        With paragraph positions one half embeds the token's position and the other half the paragraph's.
-        """
+        """Return position embeddings [L, n, D]: token and paragraph position, D / 2 each, or only token position."""
         if not self.paragraph_positions:
             return sinusoidal(tokens, self.size, device).expand(paragraphs, -1, -1)
         half = self.size // 2
@@ -211,20 +208,14 @@ class GraphSumNetwork(TiedOutput):
         return Memory([layer.cross_attention.project(tokens) for layer in self.decoder], mask)
 
     def decode(self, inputs: Tensor, memory: list[GraphMemory] | list[KeyValues], mask: Tensor | None) -> Tensor:
-        """Run the decoder over K targets of each document: ids [B, K, T] -> input of the output layer [B, K, T, D].
-
-        `memory` and `mask` are the fields of `Memory`.
-        """
+        """Run the decoder over ids [B, K, T] -> input of the output layer [B, K, T, D]; see `Memory` for the others."""
         x = self.embed(inputs, sinusoidal(inputs.shape[-1], self.size, inputs.device))
         for layer, layer_memory in zip(self.decoder, memory):
             x = layer(x, layer_memory, mask)
         return self.decoder_norm(x)
 
     def begin(self, memory: list[GraphMemory] | list[KeyValues], mask: Tensor | None) -> tuple[State, State]:
-        """Return the state and memory of the first decoding `step`; arguments are the fields of `Memory`.
-
-        The state has keys and values of no position, [B, N, 0, D / N], for each layer, the memory is `Memory.tensors`.
-        """
+        """Return the state before any `step`, empty keys and values [B, N, 0, D / N], and `Memory.tensors`."""
         keys = memory[0][0]  # of the first layer, [B, ...]
         empty = keys.new_zeros(len(keys), self.heads, 0, self.size // self.heads)
         state = {f"{name}{n}": empty for n in range(len(self.decoder)) for name in KeyValues._fields}

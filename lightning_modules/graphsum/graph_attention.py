@@ -48,10 +48,7 @@ class MultiHeadPooling(nn.Module):
             nn.init.xavier_uniform_(linear.weight)
 
     def by_head(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Pool tokens [..., n, D] by head, without the linear layer -> [..., N, D / N].
-
-        The mask, [..., n], is True at tokens, and somewhere in each sequence.
-        """
+        """Pool tokens [..., n, D] by head -> [..., N, D / N]; the mask [..., n] is True at one token at least."""
         scores = self.key(x).masked_fill(~mask.unsqueeze(-1), float("-inf"))                 # [..., n, N]
         values = self.value(x).unflatten(-1, (self.heads, -1)).transpose(-3, -2)             # [..., N, n, D / N]
         weights = scores.softmax(-2).transpose(-1, -2).unsqueeze(-2)                         # [..., N, 1, n]
@@ -144,9 +141,5 @@ class HierarchicalLayer(nn.Module):
         return self.pooling.output(context.transpose(1, 2).flatten(2)).unsqueeze(2)
 
     def forward(self, x: Tensor, token_mask: Tensor, mask: Tensor) -> Tensor:
-        """Apply the layer to tokens [B, L, n, D] -> [B, L, n, D].
-
-        `token_mask`, [B, L, n], is True at tokens and at one position of each padding paragraph; `mask`, [B, L], is
-        True at paragraphs.
-        """
+        """Apply the layer to tokens [B, L, n, D], with masks of tokens [B, L, n] (none empty), paragraphs [B, L]."""
         return self.around(x, lambda y: self.between(y, token_mask, mask))

@@ -9,7 +9,7 @@ PART_ELEMENTS = {"cpu": 2**17, "cuda": 2**28}
 
 
 class _AdditiveEnergy(torch.autograd.Function):
-    """Energies v^T tanh(projected + query + coverage w_c); inputs alone are stored, not [B, K, S, A] for each step."""
+    """Energies v^T tanh(projected + query + coverage w_c); the tanh layer, [B, K, S, A], is recomputed, not stored."""
 
     @staticmethod
     def activation(
@@ -35,17 +35,16 @@ class _AdditiveEnergy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, projected: Tensor, query: Tensor, coverage: Tensor | None, w_c: Tensor, v: Tensor) -> Tensor:
-        ctx.has_coverage = coverage is not None
-        ctx.save_for_backward(projected, query, *([coverage] if ctx.has_coverage else []), w_c, v)
+        ctx.save_for_backward(projected, query, *([] if coverage is None else [coverage]), w_c, v)
         energy, v = query.new_empty(*query.shape[:2], projected.shape[1]), v.to(query.dtype)
-        buffer = None
+        buffer = None  # of the tanh layer; parts of the same size share it
         for b, k in _parts(projected, query):
-            part_coverage = coverage[b, k] if ctx.has_coverage else None
+            part_coverage = None if coverage is None else coverage[b, k]
             if buffer is not None and buffer.shape[:2] != query[b, k].shape[:2]:
-                buffer = None  # all parts but the last, which may be smaller, share one buffer
+                buffer = None
             buffer = _AdditiveEnergy.activation(projected[b], query[b, k], part_coverage, w_c, buffer)
             energy[b, k] = buffer @ v
-        # v^T (2 sigmoid - 1) without another pass over the layer
+        # if the buffer has sigmoid(2x), v^T tanh(x) is 2 v^T sigmoid(2x) - sum v
         return energy.mul_(2).sub_(v.sum()) if _by_sigmoid(query) else energy        # [B, K, S]
 
     @staticmethod
@@ -57,12 +56,12 @@ class _AdditiveEnergy(torch.autograd.Function):
         grad_projected, grad_query, grad_v = torch.zeros_like(projected), torch.empty_like(query), torch.zeros_like(v)
         grad_coverage = None if coverage is None else torch.empty_like(coverage)
         grad_w_c = None if coverage is None else torch.zeros_like(w_c)
-        one = query.new_ones(())
+        one = query.new_ones(())  # `addcmul` takes a tensor
         for b, k in _parts(projected, query):
             part_coverage = None if coverage is None else coverage[b, k]
             inner = _AdditiveEnergy.hidden(projected[b], query[b, k], part_coverage, w_c)  # [b, k, S, A]
             grad_v += torch.mv(inner.flatten(0, 2).T, grad[b, k].flatten())
-            # d tanh = 1 - tanh^2. The factor v is applied after the sums, to smaller tensors.
+            # d tanh = 1 - tanh^2, times the gradient; the factor v is applied after the sums, to smaller tensors
             torch.addcmul(one, inner, inner, value=-1, out=inner).mul_(grad[b, k].unsqueeze(-1))
             grad_query[b, k] = inner.sum(2) * weight
             grad_projected[b].addcmul_(inner.sum(1) if inner.shape[1] > 1 else inner.squeeze(1), weight)
@@ -73,17 +72,21 @@ class _AdditiveEnergy(torch.autograd.Function):
 
 
 def _by_sigmoid(query: Tensor) -> bool:
-    """Whether tanh(x) is computed as 2 sigmoid(2x) - 1, at least three times as fast, with an error of 1e-7."""
-    # PyTorch vectorizes sigmoid alone on a CPU; half precision is more precise near 0, which tanh itself keeps
+    """Return whether tanh(x) is computed as 2 sigmoid(2x) - 1, at least three times as fast, with an error of 1e-7."""
+    # on a CPU PyTorch vectorizes sigmoid but not tanh; in half precision the difference would lose digits near 0
     return query.device.type == "cpu" and query.dtype not in (torch.float16, torch.bfloat16)
 
 
 def _parts(projected: Tensor, query: Tensor) -> list[tuple[slice, slice]]:
-    """Return slices of as many documents as `PART_ELEMENTS` allows, or of some summaries of a document beyond it."""
+    """Cut [B, K] into slices of documents and of their summaries, with tanh layers of at most `PART_ELEMENTS` elements.
+
+    A slice has whole documents if the layer of one fits, else some of its summaries, but at least one.
+    """
     B, K, A = query.shape
     max_elements = PART_ELEMENTS.get(query.device.type, PART_ELEMENTS["cuda"])
-    max_summaries = max_elements // max(1, projected.shape[1] * A)
-    documents, summaries = max(1, min(B, max_summaries // K)), max(1, min(K, max_summaries))
+    max_summaries = max_elements // max(1, projected.shape[1] * A)  # S may be 0
+    documents = max(1, min(B, max_summaries // K))
+    summaries = max(1, min(K, max_summaries))
     return [
         (slice(b, b + documents), slice(k, k + summaries))
         for b in range(0, B, documents)
@@ -99,8 +102,7 @@ class CoverageAttention(nn.Module):
         e_i = v^T tanh(W_h h_i + W_s d + b + w_c c_i),    a = softmax(e)
 
     The projection W_h h does not depend on the decoder state, so the caller computes it once per document (`project`)
-    and passes it in at every step. The sizes are the widths of the encoder states h, the decoder state d and the tanh
-    layer.
+    and passes it in at every step. The sizes are the widths of encoder states h, decoder state d and tanh layer.
     """
 
     def __init__(self, memory_size: int, query_size: int, hidden_size: int, coverage: bool = True) -> None:
@@ -111,7 +113,7 @@ class CoverageAttention(nn.Module):
         self.score = nn.Parameter(torch.empty(hidden_size))
         for vector in (self.coverage, self.score):
             if vector is not None:
-                nn.init.xavier_uniform_(vector.data.view(1, -1))
+                nn.init.xavier_uniform_(vector.data.view(1, -1))  # which takes matrices only
 
     def forward(
         self, query: Tensor, projected: Tensor, mask: Tensor, coverage: Tensor | None, gate: float = 1.0
@@ -126,11 +128,11 @@ class CoverageAttention(nn.Module):
         """
         query = self.query(query)                                                    # [B, K, A]
         if self.coverage is None or gate == 0:
-            gated, w_c = None, self.score  # w_c is not read
+            gated, w_c = None, self.score  # any tensor in place of w_c, which is not read
         else:
             gated, w_c = coverage * gate, self.coverage
         energy = _AdditiveEnergy.apply(projected, query, gated, w_c, self.score)     # [B, K, S]
-        energy = energy if energy.dtype == torch.float64 else energy.float()
+        energy = energy if energy.dtype == torch.float64 else energy.float()  # softmax in half precision is too coarse
         if self.coverage is not None and gate == 0:
             energy = energy + 0 * self.coverage.sum()  # no effect, but keeps w_c in the graph for DDP
         return energy.masked_fill(~mask.unsqueeze(1), float("-inf")).softmax(-1)

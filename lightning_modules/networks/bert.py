@@ -24,7 +24,7 @@ _NAMES = {
 
 
 class BertReader(Reader):
-    """`Reader` of a BERT in a folder, with the states of `Reader.pretrained` in eval mode; it is not trained.
+    """`Reader` of a BERT in a folder, not to be trained; its states equal those of `Reader.pretrained` in eval mode.
 
     The folder has config.json and model.safetensors of a BERT with absolute positions and GELU.
     """
@@ -34,7 +34,7 @@ class BertReader(Reader):
         size, heads, inner = (config[name] for name in ("hidden_size", "num_attention_heads", "intermediate_size"))
         super().__init__(nn.Module(), size, config["max_position_embeddings"], config["type_vocab_size"])
         weights = load_file(Path(folder) / "model.safetensors")
-        with torch.device("meta"):  # no time for initial values, which are replaced
+        with torch.device("meta"):  # without initial values, which take time and are replaced below
             self.layers = nn.ModuleList(
                 EncoderLayer(size, heads, inner, norm="post", activation="gelu")
                 for _ in range(config["num_hidden_layers"])
@@ -61,7 +61,9 @@ class BertReader(Reader):
 
 
 def _assign(module: nn.Module, weights: dict[str, Tensor], names: dict[str, str]) -> None:
-    """Give a module its weights, without a copy, by the names of its parts in a file."""
-    parts = [name.rpartition(".") for name in module.state_dict()]
-    state = {f"{part}{dot}{kind}": weights[f"{names[part]}.{kind}"] for part, dot, kind in parts}
+    """Set the weights of a module to tensors of a file, without a copy; `names` maps its submodules to names there."""
+    state = {}
+    for name in module.state_dict():
+        part, _, kind = name.rpartition(".")  # submodule, and `weight` or `bias`
+        state[name] = weights[f"{names[part]}.{kind}"]
     module.load_state_dict(state, assign=True)

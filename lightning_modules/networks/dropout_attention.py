@@ -31,40 +31,40 @@ def attention(
     The mask is True where attention is allowed (bool), or a bias of scores (float), broadcastable to [B, N, T, S]. Each
     query must be allowed at least one key. `causal` excludes a mask.
     """
-    learned = mask is not None and mask.requires_grad
-    if not 0 < dropout < 1 or query.device.type != "cpu" or learned or torch.compiler.is_compiling():
+    is_learned = mask is not None and mask.requires_grad  # the backward pass below has no gradient of a bias
+    if not 0 < dropout < 1 or query.device.type != "cpu" or is_learned or torch.compiler.is_compiling():
         return scaled_dot_product_attention(query, key, value, mask, dropout, causal, scale=scale)
     if causal:
         mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool).tril()[None, None]
-    dtype = torch.promote_types(query.dtype, torch.float32)
+    dtype = torch.promote_types(query.dtype, torch.float32)  # float32 for half precision
     rows = [tensor.to(dtype).flatten(0, 1).contiguous() for tensor in (query, key, value)]      # [B N, T or S, d]
     bias = _bias(mask, dtype, query.shape[:2])
     mixed = _DropoutAttention.apply(*rows, bias, dropout, query.shape[-1] ** -0.5 if scale is None else scale)
     return mixed.view(*query.shape[:-1], -1).to(query.dtype)
 
 
-def _bias(mask: Tensor | None, dtype: torch.dtype, rows: torch.Size) -> Tensor:
-    """Return a mask as a bias of the scores: [B N or 1, T or 1, S or 1]."""
+def _bias(mask: Tensor | None, dtype: torch.dtype, heads: torch.Size) -> Tensor:
+    """Return a mask, broadcastable to [B, N, T, S], as a bias, [B N or 1, T or 1, S or 1]; `heads` is (B, N)."""
     if mask is None:
         return torch.zeros(1, 1, 1, dtype=dtype)
-    mask = mask[(None,) * (4 - mask.dim())]
-    # a dimension that `expand` made is not copied
+    mask = mask[(None,) * (4 - mask.dim())]                                                  # four dimensions
+    # dimensions made by `expand`, with stride 0, shrink to size 1 again, so that their copies take no memory
     mask = mask[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in mask.stride())]
     if mask.dtype == torch.bool:
-        # the lowest number, not -inf: a query that is allowed no key has no NaN
+        # the lowest number, not -inf, with which a query that is allowed no key would get NaN
         mask = torch.zeros(mask.shape, dtype=dtype).masked_fill_(~mask, torch.finfo(dtype).min)
     if mask.shape[:2].numel() > 1:
-        mask = mask.expand(*rows, -1, -1)
+        mask = mask.expand(*heads, -1, -1)
     return mask.to(dtype).flatten(0, 1)
 
 
 class _DropoutAttention(torch.autograd.Function):
-    """Attention of rows [R, T, d] over [R, S, d] with dropout; operations have `out`, which autocast leaves alone."""
+    """Attention of R = B N heads, [R, T, d] over [R, S, d]; products have `out`, so that autocast keeps their dtype."""
 
     @staticmethod
     def forward(ctx, query: Tensor, key: Tensor, value: Tensor, bias: Tensor, dropout: float, scale: float) -> Tensor:
         ctx.dropout, ctx.scale = dropout, scale
-        ctx.seed = int(torch.empty((), dtype=torch.long).random_())
+        ctx.seed = int(torch.empty((), dtype=torch.long).random_())  # from PyTorch's generator; draws the mask twice
         mixed = query.new_empty(*query.shape[:2], value.shape[-1])                               # [R, T, d]
         mask = Mask(dropout, ctx.seed)
         for part, scores, weights in _parts(query, key, 2):
@@ -97,6 +97,7 @@ class _DropoutAttention(torch.autograd.Function):
 
 
 def _softmax(query: Tensor, key: Tensor, bias: Tensor, scale: float, scores: Tensor, out: Tensor) -> None:
+    """Write the attention weights of some heads to `out`, and their scores to `scores`, [r, T, S] both."""
     torch.baddbmm(bias, query, key.mT, alpha=scale, out=scores)
     torch.softmax(scores, -1, out=out)
 
@@ -106,9 +107,9 @@ def _rows(bias: Tensor, part: slice) -> Tensor:
 
 
 def _parts(query: Tensor, key: Tensor, buffers: int):
-    """Yield slices of the rows of [R, T, d], each with buffers for the scores of the slice, [r, T, S]."""
+    """Yield slices of r of the R heads of [R, T, d], each with buffers [r, T, S], whose memory all slices share."""
     shape = (query.shape[1], key.shape[1])
-    rows = max(1, PART_ELEMENTS // max(1, shape[0] * shape[1]))
+    rows = max(1, PART_ELEMENTS // max(1, shape[0] * shape[1]))  # r; a text may have no token
     memory = query.new_empty(buffers, min(rows, len(query)), *shape)
     for start in range(0, len(query), rows):
         part = slice(start, min(start + rows, len(query)))

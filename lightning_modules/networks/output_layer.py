@@ -39,10 +39,7 @@ class DecodingLayer(NamedTuple):
 
     @classmethod
     def of(cls, weight: Tensor, bias: Tensor) -> Self:
-        """Slice an output layer, weight [V, H] and bias [V], in the dtype of autocast if that is enabled.
-
-        On CPUs the slices are a copy, padded to the same number of words; on other devices there is one slice, a view.
-        """
+        """Slice a layer [V, H] and [V], in the dtype of autocast if that is enabled; on CPUs the slices are a copy."""
         device, size = weight.device.type, len(weight)
         if torch.is_autocast_enabled(device):
             weight, bias = (tensor.to(torch.get_autocast_dtype(device)) for tensor in (weight, bias))
@@ -116,10 +113,7 @@ class _LogProbs(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Return log P of targets [N] and the mean of log P, [N] each; see `smoothed_log_probs`.
-
-        The backward pass gets exp(logits - maximum of the slice), stored in place of the logits.
-        """
+        """Return log P of targets [N] and the mean of log P, [N] each; see `smoothed_log_probs`."""
         ctx.dtypes = weight.dtype, bias.dtype  # of the gradients; under autocast, the product has another dtype
         weight, bias = weight.to(features.dtype), bias.to(features.dtype)
         ctx.parts = _slices(len(features), len(weight), features.device)
@@ -130,7 +124,7 @@ class _LogProbs(torch.autograd.Function):
             target_logits = target_logits + logits.gather(-1, column).masked_fill(~inside, 0)  # [N, 1]
             totals = totals + logits.sum(-1)                                             # [N]
             maxima.append(logits.amax(-1, keepdim=True))                                 # [N, 1]
-            stored.append(logits.sub_(maxima[-1]).exp_())
+            stored.append(logits.sub_(maxima[-1]).exp_())                                # for the backward pass
             sums.append(stored[-1].sum(-1, keepdim=True).log_() + maxima[-1])            # log-sum-exp of the slice
         normalizer = torch.stack(sums).logsumexp(0)                                      # [N, 1]
         ctx.save_for_backward(features, weight, bias, targets, normalizer, torch.stack(maxima), *stored)
@@ -159,19 +153,13 @@ class _LogProbs(torch.autograd.Function):
 
 
 def _slices(rows: int, size: int, device: torch.device) -> list[slice]:
-    """Cut a vocabulary of some size into slices, for each of which the logits of all rows are computed at once.
-
-    A slice has at least 256 words, so that products with many rows still are large enough to be fast.
-    """
+    """Cut a vocabulary of `size` words into slices, for each of which the logits of all rows are computed at once."""
     max_elements = SLICE_ELEMENTS.get(device.type, SLICE_ELEMENTS["cuda"])
-    words = max(256, max_elements // max(1, rows))  # a batch may have no row
+    words = max(256, max_elements // max(1, rows))  # 256 keep products of many rows fast; a batch may have no row
     return [slice(start, min(start + words, size)) for start in range(0, size, words)]
 
 
 def _columns(part: slice, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the columns of targets [N] in a slice of the vocabulary, and whether it contains them, both [N, 1].
-
-    The column of a target outside the slice is any valid one.
-    """
+    """Return the columns of targets [N] in a slice (any if they are outside), and whether they are inside, [N, 1]."""
     column = (targets - part.start).unsqueeze(1)
     return column.clamp(0, part.stop - part.start - 1), (column >= 0) & (column < part.stop - part.start)

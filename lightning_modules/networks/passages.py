@@ -221,10 +221,7 @@ def attention_mask(mask: Tensor) -> Tensor:
 
 
 def encode_documents(reader: Reader, tokens: Tensor, lengths: Tensor, segments: Tensor | None) -> Tensor:
-    """Encode documents in one pass, or in windows if one exceeds the encoder's input limit.
-
-    Ids are [B, T], lengths [B] on the CPU, segments 0 or 1, [B, T]; the result is [B, T, H].
-    """
+    """Encode documents, in windows if one is long: ids [B, T], lengths [B] on the CPU, segments 0 or 1 -> [B, T, H]."""
     if reader.max_tokens is not None and tokens.shape[1] > reader.max_tokens:
         return reader.encode_passages(tokens, windows(lengths.tolist(), reader.max_tokens), segments)
     mask = (torch.arange(tokens.shape[1]) < lengths[:, None]).to(tokens.device, non_blocking=True)

@@ -67,10 +67,7 @@ class PretrainedEncoderDecoder(nn.Module):
         return documents if self.shares_documents else documents.repeat_interleave(count, 0)
 
     def _run(self, states: Tensor, mask: Tensor, inputs: Tensor, past: EncoderDecoderCache | None, use_cache: bool):
-        """Run the decoder over inputs [B K, T] after `past`, for document states [B or B K, S, D] and a mask [B, S].
-
-        With `use_cache` the output has keys and values for the next step.
-        """
+        """Run the decoder over inputs [B K, T] after those in `past`; states [B or B K, S, D] have a mask [B, S]."""
         mask = self._of_each_input(mask, len(inputs) // len(mask))
         mask = pretrained_attention.prepared_mask(self.model.config, mask, inputs.shape[1], states.dtype)
         causal = None  # with a cache, the model makes the causal mask itself

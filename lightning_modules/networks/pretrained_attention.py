@@ -46,10 +46,7 @@ def _attend_at_once(
     output_attentions: bool = False,
     **options: Any,
 ) -> tuple:
-    """Run self-attention of MPNet, [B, T, D], with biases of positions [B, N, T, T] that are equal for all texts.
-
-    It takes the place of the method `forward` of `layer`, which serves calls with other arguments.
-    """
+    """Run self-attention of MPNet, [B, T, D], with biases of positions [B, N, T, T] that are equal for all texts."""
     if output_attentions or position_bias is None:
         return type(layer).forward(layer, hidden_states, attention_mask, position_bias, output_attentions, **options)
     projections = (layer.q(hidden_states), layer.k(hidden_states), layer.v(hidden_states))
@@ -130,10 +127,7 @@ def prepared_mask(config: PretrainedConfig, mask: Tensor, queries: int, dtype: t
 
 
 def causal_mask(config: PretrainedConfig, tokens: Tensor, dtype: torch.dtype) -> Tensor | None:
-    """Return the causal mask of a decoder over tokens [B, T], in the form of `prepared_mask`, [B, 1, T, T].
-
-    None for models that do not take prepared masks, and make the mask themselves.
-    """
+    """Return the causal mask of a decoder over tokens [B, T], as `prepared_mask`; None for models that make it."""
     if not _takes_prepared_masks(config):
         return None
     length = tokens.shape[1]

@@ -46,10 +46,7 @@ def bidirectional(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> Recurrence:
 
 
 def packed(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> Recurrence:
-    """Run the LSTM over a packed sequence; `bidirectional` on a GPU.
-
-    Rows are sorted by length on the CPU here, because PyTorch's sorting would wait for a copy to the GPU.
-    """
+    """Run the LSTM over a packed sequence, sorted here on the CPU, as PyTorch's sorting waits for a copy to the GPU."""
     order = lengths.argsort(descending=True)
     to_sorted = order.to(inputs.device, non_blocking=True)
     to_original = order.argsort().to(inputs.device, non_blocking=True)

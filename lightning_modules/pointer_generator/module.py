@@ -77,7 +77,7 @@ class PointerGenerator(CopyingSummarizer):
 
         As in section 4 of the paper, a trained pointer-generator gets coverage with the initial values of w_c.
         """
-        if checkpoint.get("start") and self.has_coverage:
+        if checkpoint.get("start") and self.has_coverage:  # `StartFrom` starts training from weights of another run
             w_c = self.network.attention.coverage.detach()
             checkpoint["state_dict"].setdefault("network.attention.coverage", w_c)
         super().on_load_checkpoint(checkpoint)
@@ -90,11 +90,10 @@ class PointerGenerator(CopyingSummarizer):
 
     def decoder_step(self, words: Tensor, state: State, memory: State) -> tuple[CopyOutputs, State]:
         """Run one step of the network for the previous words [B, K]."""
+        word_inputs = self.network.feed_word(self.network.embedding(words))          # [B, K, E]
+        network_memory = Memory(*(memory[name] for name in Memory._fields))  # without what copying adds
         inputs, attention, _, next_state = self.network.step(
-            self.network.feed_word(self.network.embedding(words)),
-            DecoderState(**state),
-            Memory(*(memory[name] for name in Memory._fields)),
-            self.coverage_gate,
+            word_inputs, DecoderState(**state), network_memory, self.coverage_gate
         )
         features, gate = self.network.features(inputs, next_state.hidden, next_state.cell, next_state.context)
         return CopyOutputs(features, attention, gate), next_state._asdict()
@@ -102,18 +101,16 @@ class PointerGenerator(CopyingSummarizer):
     def loss_terms(self, batch: PointerGeneratorBatch) -> dict[str, Tensor]:
         """Return `nll` and, with coverage, `coverage`: means over each target, then over documents."""
         decoded = self.decode(batch, batch.target_input.unsqueeze(1))
-        lengths, real = batch.target_lengths, batch.target != PAD                    # [B], [B, T]
+        lengths, real = batch.target_lengths, batch.target != PAD                    # [B]; True at tokens, [B, T]
         log_probs = self.target_log_probs(batch, decoded, batch.target.unsqueeze(1), batch.target_rows)
         terms = {"nll": -(log_probs.squeeze(1).sum(1) / lengths).mean()}
         if self.has_coverage:
             terms["coverage"] = (decoded.overlap.squeeze(1).masked_fill(~real, 0).sum(1) / lengths).mean()
         if decoded.gate is not None and trainer_of(self) is not None:
             p_gen = decoded.gate.detach().squeeze(1).sigmoid().masked_fill(~real, 0)  # [B, T]
-            self._log_p_gen((p_gen.sum(1) / lengths).mean(), batch)
+            mean_p_gen = (p_gen.sum(1) / lengths).mean()
+            if self.training:
+                self.step_values["p_gen"] = mean_p_gen  # logged by `training_step`
+            else:
+                log_mean(self, "val/p_gen", mean_p_gen, batch.batch_size)
         return terms
-
-    def _log_p_gen(self, p_gen: Tensor, batch: PointerGeneratorBatch) -> None:
-        if self.training:
-            self.step_values["p_gen"] = p_gen
-        else:
-            log_mean(self, "val/p_gen", p_gen, batch.batch_size)

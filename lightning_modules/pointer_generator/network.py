@@ -69,7 +69,7 @@ class PointerGeneratorNetwork(nn.Module):
         self._initialize(embedding_std)
 
     def _initialize(self, std: float) -> None:
-        """Initialize LSTMs uniformly in +-0.02 with a forget bias of 1; embeddings and output by a truncated normal."""
+        """Initialize as the authors' code: LSTMs uniformly in +-0.02, forget bias 1; embedding and output normally."""
         for lstm in (self.encoder, self.decoder):
             for name, parameter in lstm.named_parameters():
                 if "bias" in name:
@@ -77,15 +77,15 @@ class PointerGeneratorNetwork(nn.Module):
                 else:
                     nn.init.uniform_(parameter, -0.02, 0.02)
                 if "bias_ih" in name:
-                    parameter.data[parameter.numel() // 4 : parameter.numel() // 2] = 1  # forget gate of i, f, g, o
-                if "bias_hh" in name:
+                    parameter.data[parameter.numel() // 4 : parameter.numel() // 2] = 1  # forget gate, second of four
+                if "bias_hh" in name:  # PyTorch's second bias, stays 0
                     parameter.requires_grad_(False)
         for weight in (self.embedding.weight, self.output.weight, self.output.bias):
             nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
         for layer in (self.feed_word, self.feed_context, self.attention.project, self.attention.query, self.combine):
             nn.init.xavier_uniform_(layer.weight)
         for layer in (self.reduce_hidden, self.reduce_cell):
-            nn.init.trunc_normal_(layer.weight, std=1e-4 if std <= 1e-4 else std)
+            nn.init.trunc_normal_(layer.weight, std=max(std, 1e-4))
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Memory, DecoderState]:
         """Encode vocabulary ids [B, S] of `lengths` tokens, on the CPU, at least 1; the decoder state has K = 1."""
@@ -126,7 +126,7 @@ class PointerGeneratorNetwork(nn.Module):
         if self.pointer is None:
             return features, None
         gate = self.pointer(torch.cat([context, cell, hidden, inputs], -1)).squeeze(-1)
-        return features, gate if gate.dtype == torch.float64 else gate.float()
+        return features, gate if gate.dtype == torch.float64 else gate.float()  # at least float32
 
     def forward(self, source: Tensor, lengths: Tensor, target_input: Tensor, coverage_gate: float = 1.0) -> Decoded:
         """Run a teacher-forced pass over K summaries of each document, which is encoded once, see `encode`.
@@ -141,6 +141,7 @@ class PointerGeneratorNetwork(nn.Module):
         for word_input in word_inputs.unbind(2):
             inputs, attention, overlap, state = self.step(word_input, state, memory, coverage_gate)
             steps.append((inputs, state.hidden, state.cell, state.context, attention, overlap))
-        inputs, hidden, cell, context, attention, overlap = (torch.stack(column, 2) for column in zip(*steps))
+        stacked = (torch.stack(tensors, 2) for tensors in zip(*steps))  # [B, K, ...] of T steps -> [B, K, T, ...]
+        inputs, hidden, cell, context, attention, overlap = stacked
         features, gate = self.features(inputs, hidden, cell, context)
         return Decoded(features, attention, gate, overlap)
