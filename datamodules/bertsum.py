@@ -16,7 +16,7 @@ from datamodules.text.lines import counted
 from datamodules.text.oracle import greedy_oracle, sentence_scores
 from datamodules.text.sentence_layout import layout_features, pairs_with_common_ngram
 from datamodules.text.subword_tokenizer import by_token
-from datamodules.truncation import COLUMN, count_source, text_limits
+from datamodules.truncation import TRUNCATION, count_source, text_limits
 
 
 @dataclass
@@ -72,7 +72,7 @@ class SentenceData(EncoderData):
             "owners": pieces.owners,
             "sentences": document.sentences[: pieces.sentences],
             "length": len(pieces.tokens),
-            COLUMN: counts,
+            TRUNCATION: counts,
         }
 
     def truncation_limits(self) -> dict[str, str]:

@@ -7,7 +7,7 @@ from datamodules.batch import TargetBatch, target_fields
 from datamodules.bertsum import SentenceBatch, SentenceData
 from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
-from datamodules.truncation import COLUMN, text_limits, truncate_target
+from datamodules.truncation import TRUNCATION, text_limits, truncate_target
 
 
 @dataclass
@@ -51,7 +51,7 @@ class BertSumAbsData(SentenceData):
         features = super().encode(document)
         reference, _ = self.tokenizer(" ".join(document.reference))  # ids, without their offsets
         features["target"], counts = truncate_target(reference, self.max_target, self.tokenizer.stop)
-        features[COLUMN] |= counts
+        features[TRUNCATION] |= counts
         return features
 
     def collate(self, rows: list[dict[str, Any]]) -> BertSumAbsBatch:

@@ -17,8 +17,7 @@ class Document:
 
     id: str  # id, unique within a split
     parts: list[list[str]]  # paragraphs of one document, or several source documents; each a list of sentences
-    # reference summaries, each a list of sentences; possibly empty
-    references: list[list[str]] = field(default_factory=list)
+    references: list[list[str]] = field(default_factory=list)  # reference summaries, each a list of sentences
 
     @property
     def sentences(self) -> list[str]:
@@ -56,8 +55,7 @@ class Record:
     parts: list[str | list[str]]  # paragraphs or source documents, each a text or a list of sentences
     references: list[str | list[str]]  # references, each a text or a list of sentences
     where: str  # file and line, or another location, for messages
-    # number of marks that were removed from the texts, by rule of `corpora.fields`
-    cleaned: dict[str, int] = field(default_factory=dict)
+    cleaned: dict[str, int] = field(default_factory=dict)  # numbers of removed marks, by rule of `corpora.fields`
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from datamodules.documents import Document
 from datamodules.summarization import SummarizationData, all_texts
 from datamodules.text.vocabulary import PAD, START, STOP, UNK, Vocabulary
 from datamodules.text.words import WordTokenization
-from datamodules.truncation import COLUMN, count_source, text_limits, whole_units
+from datamodules.truncation import TRUNCATION, count_source, text_limits, whole_units
 
 if TYPE_CHECKING:
     import datasets  # imported when documents are read: models only need the types of batches
@@ -81,7 +81,7 @@ class WordsData(SummarizationData):
         return text_limits(self.max_source, self.max_target)
 
     def encode(self, document: Document) -> dict[str, Any]:
-        """Return `source` and `target` as extended ids, `oov_words`, and the number of words read of each paragraph.
+        """Return `source` and `target` as ids, with ids from V on for `oov_words`, the document's words outside of V.
 
         A document without words becomes one unknown word, so that attention has a position to attend to.
         """
@@ -101,8 +101,9 @@ class WordsData(SummarizationData):
             "oov_words": oov_words,
             "target": target[: self.max_target],
             "length": max(1, len(source)),
-            "paragraphs": [end - start for start, end in pairwise(ends) if end > start] or [1],  # [1] is the word UNK
-            COLUMN: count_source(document, len(source), len(words), complete_sentences)
+            # number of words read of each paragraph; [1] for the word UNK
+            "paragraphs": [end - start for start, end in pairwise(ends) if end > start] or [1],
+            TRUNCATION: count_source(document, len(source), len(words), complete_sentences)
             | {"target_tokens": [min(len(target), self.max_target), len(target)]},
         }
 
@@ -122,8 +123,8 @@ class WordsData(SummarizationData):
         targets = []
         for row, n in zip(rows, num_oov):  # words that can no longer be copied from the source become UNK
             targets.append([UNK if word >= self.vocab_size + n else word for word in row["target"][:max_target]])
-        extended, lengths = self.arrange(sources, rows)
-        inputs = pad([[START, *words[:-1]] for words in targets], PAD)  # [B, T]
+        extended, lengths = self.arrange(sources, rows)  # padded, and divided among agents if the model has them
+        inputs = pad([[START, *words[:-1]] for words in targets], PAD)  # the targets shifted by one word, [B, T]
         return self.batch_type(
             ids=[row["id"] for row in rows],
             references=[row["references"] for row in rows],

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def piece_boundaries(sizes: list[int], max_tokens: int) -> list[int]:
-    """Split sentences of `sizes` tokens into pieces, and return the first sentence of each, and the number of all.
+    """Split sentences of `sizes` tokens into pieces; return the first sentence of each, and last the number of all.
 
     Each piece is as long as possible. A sentence of more than `max_tokens` is a piece by itself. Otherwise a piece of a
     single sentence, which could have no gap, takes one from a neighbor with more than two, if it fits.
@@ -113,14 +113,14 @@ class GapSentenceData(PretrainedSummarizerData):
         return self._features[split]
 
     def encode_all(self, documents: "datasets.Dataset", **caching: Any) -> "datasets.Dataset":
-        """Return the features of documents, with a row for each piece.
+        """Return the features of documents, with a row for each piece; `caching` are arguments of `Dataset.map`.
 
         Raises:
             UserError: if the tokenizer has no mask symbol.
         """
         if self.tokenizer.mask is None:
             raise UserError("model.encoder.checkpoint: its tokenizer has no mask; name one of PEGASUS, BART or T5")
-        encode = partial(_encode_rows, self._for_workers())
+        encode = partial(_encode_rows, self._for_workers())  # a copy without datasets, which is cheap to pickle
         columns = documents.column_names  # all are replaced, as a batched function returns another number of rows
         return documents.map(encode, batched=True, batch_size=64, remove_columns=columns, **caching)
 
@@ -133,11 +133,11 @@ class GapSentenceData(PretrainedSummarizerData):
     def pieces(self, document: Document) -> Iterator[Document]:
         """Yield pieces of a document, of whole sentences, that the encoder can read; a short document is one piece."""
         ids, sentence_of_token = self.tokens_and_sentences(document)
-        if len(ids) <= self.room:
+        if len(ids) <= self.room:  # tokens besides special symbols and prefix
             yield document
             return
-        sizes = np.bincount(sentence_of_token, minlength=len(document.sentences)).tolist()
-        sentences = [(index, text) for index, part in enumerate(document.parts) for text in part]
+        sizes = np.bincount(sentence_of_token, minlength=len(document.sentences)).tolist()  # tokens of each sentence
+        sentences = [(index, text) for index, part in enumerate(document.parts) for text in part]  # (part, sentence)
         for number, (start, end) in enumerate(pairwise(piece_boundaries(sizes, self.room)), start=1):
             parts = groupby(sentences[start:end], key=lambda pair: pair[0])  # the sentences of a piece in each part
             yield Document(f"{document.id}#{number}", [[text for _, text in part] for _, part in parts])
@@ -150,7 +150,7 @@ class GapSentenceData(PretrainedSummarizerData):
         number = max(1, round(ratio * len(sentences)))
         number = max(0, min(number, len(sentences) - 1))  # leave a sentence to read; 0 for a single sentence, or none
         chosen = select(sentences, number, self.selection, self.noise, rng, self.language.code)
-        masked = {i for i in chosen if not self.unchanged or rng.random() >= self.unchanged}
+        masked = {i for i in chosen if rng.random() >= self.unchanged}  # the other chosen ones stay in the source
         ids, sentence_of_token = self.tokens_and_sentences(document)
         source = []
         for previous, sentence, token in zip([-1, *sentence_of_token], sentence_of_token, ids):
@@ -159,7 +159,7 @@ class GapSentenceData(PretrainedSummarizerData):
             elif sentence != previous:  # the first token of a masked sentence
                 source.append(self.tokenizer.mask)
         gaps = [sentences[i] for i in chosen]
-        target = self.tokenizer(" ".join(gaps))[0]
+        target, _ = self.tokenizer(" ".join(gaps))
         features = {"id": document.id, "references": [gaps] if gaps else [], "gaps": len(gaps)}
         return features | self.framed(source, target)
 

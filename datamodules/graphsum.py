@@ -19,7 +19,7 @@ from datamodules.graphs.paragraphs import Paragraphs
 from datamodules.parsing import NeedsParser, Parser
 from datamodules.text.lines import load_json
 from datamodules.text.subword_tokenizer import SubwordTokenizer
-from datamodules.truncation import COLUMN, Counts, sentences_read, truncate_target
+from datamodules.truncation import TRUNCATION, Counts, sentences_read, truncate_target
 
 if TYPE_CHECKING:
     import datasets  # imported when documents are read: models only need the types of batches
@@ -81,15 +81,15 @@ class GraphSumData(NeedsParser, TokenizerData):
     Validation and test score against all references; the loss reads the first one.
 
     Args:
-        vocab_size: size of a tokenizer trained on the corpus, at least 262; with `checkpoint` at least the size of its
-            tokenizer plus two separators.
-        checkpoint: Hugging Face name or folder of a pretrained encoder whose tokenizer is used; or `minilm`.
+        vocab_size: size of a tokenizer trained on the corpus, at least 262 (256 bytes and six special symbols); with
+            `checkpoint` at least the size of its tokenizer plus two separators.
+        checkpoint: Hugging Face name or folder of a pretrained encoder whose tokenizer is used, or `minilm`.
         graph: name of a graph (`similarity`, `scaled_similarity`, `topic`, `discourse`, `rst` or `none`), or a graph
             with other settings.
         parser: parser of the graph `rst`, or its name as in `precis parse --parser`.
         parses: folder of parses; by default `parses` in the cache.
         paragraphs: definition and selection of paragraphs.
-        max_tokens: maximal number of tokens of a paragraph n, separator included.
+        max_tokens: maximal number of tokens of a paragraph, separator included.
         max_target: maximal number of tokens of a summary in the loss, end symbol included.
         shared: arguments of `SummarizationData`.
     """
@@ -147,9 +147,9 @@ class GraphSumData(NeedsParser, TokenizerData):
             tokenizer = GraphTokenizer.of_checkpoint(self.checkpoint)
         else:
             texts = (text for row in train for text in (*row["parts"], *row["references"]))  # lists of sentences
-            sentences = (f" {sentence}" for text in texts for sentence in text)  # with a space as in `_tokens`
+            sentences = (f" {sentence}" for text in texts for sentence in text)  # encoded with this space, too
             tokenizer = GraphTokenizer.build(sentences, self.vocab_size)
-        self.graph.fit(self.paragraphs(document) for document in TableDocuments(train))
+        self.graph.fit(self.paragraphs(document) for document in TableDocuments(train))  # only some graphs learn
         tokenizer.graph = self.graph.state()
         return tokenizer
 
@@ -178,10 +178,10 @@ class GraphSumData(NeedsParser, TokenizerData):
         target, target_counts = truncate_target(reference, self.max_target, self.tokenizer.stop)
         return {
             "source": source,
-            "graph": self.graph(paragraphs).flatten().tolist(),  # [L L]
+            "graph": self.graph(paragraphs).flatten().tolist(),  # L x L weights
             "target": target,
             "length": len(source) * max(map(len, source)),  # tokens and padding of the document in a batch
-            COLUMN: self._counts(paragraphs, tokens) | target_counts,
+            TRUNCATION: self._counts(paragraphs, tokens) | target_counts,
         }
 
     def _tokens(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
@@ -192,14 +192,14 @@ class GraphSumData(NeedsParser, TokenizerData):
         return ids, [(start - 1, end - 1) for start, end in offsets]  # without the space
 
     def _counts(self, paragraphs: Paragraphs, tokens: list[tuple[list[int], list[tuple[int, int]]]]) -> Counts:
-        """Return counts of parts, paragraphs, sentences and tokens; `tokens` has (ids, offsets) by paragraph."""
+        """Return [number read, total] of parts, paragraphs and so on; `tokens` are (ids, offsets) by paragraph."""
         parts, max_tokens = len(paragraphs.document.parts), self.max_tokens - 1  # one token is the separator
         complete_sentences = 0
         for sentences, (_, offsets) in zip(paragraphs.texts, tokens):
-            complete_sentences += sentences_read(Document("", [sentences]), offsets, max_tokens)
+            complete_sentences += sentences_read(Document("", [sentences]), offsets, max_tokens)  # the id is not used
         tokens_read = sum(min(len(ids), max_tokens) for ids, _ in tokens)
         return {
-            "source_parts": [parts - paragraphs.empty, parts],
+            "source_parts": [parts - paragraphs.empty, parts],  # empty ones have no words
             "source_paragraphs": [paragraphs.total - paragraphs.dropped, paragraphs.total],
             "source_sentences": [complete_sentences, len(paragraphs.document.sentences)],
             "tokens_of_kept_paragraphs": [tokens_read, sum(len(ids) for ids, _ in tokens)],
@@ -234,8 +234,9 @@ class GraphSumData(NeedsParser, TokenizerData):
             source[b, :size, :width] = paragraphs.masked_fill(~real, self.tokenizer.pad)
             mask[b, :size, :width] = real
             graph[b, :size, :size] = weights_of(row)
-        places = [of_document.nonzero().squeeze(1) for of_document in mask.flatten(1)]  # indices of tokens in [L n]
-        inputs = pad([[self.tokenizer.start, *row["target"][:-1]] for row in rows], self.tokenizer.pad)  # [B, T]
+        # indices of the tokens of each document that are not padding, in its L n places
+        places = [of_document.nonzero().squeeze(1) for of_document in mask.flatten(1)]
+        shifted = [[self.tokenizer.start, *row["target"][:-1]] for row in rows]  # targets, one token later
         return GraphSumBatch(
             ids=[row["id"] for row in rows],
             references=[row["references"] for row in rows],
@@ -244,7 +245,7 @@ class GraphSumData(NeedsParser, TokenizerData):
             graph=graph,
             places=pad_sequence(places, batch_first=True),
             lengths=torch.tensor([len(indices) for indices in places]),
-            target_input=inputs,
+            target_input=pad(shifted, self.tokenizer.pad),  # [B, T]
             **target_fields([row["target"] for row in rows], self.tokenizer.pad),
         )
 

@@ -54,12 +54,13 @@ class BatchSampler(Sampler[list[int]]):
         rank: int = 0,
         repeats: int = 1,
     ) -> None:
-        self.repeats, self.accumulated = repeats, 1
+        self.repeats = repeats
+        self.accumulated = 1  # batches per optimizer step, set by `ResumableLoader`
         self.lengths, self.batch_size, self.shuffle, self.seed, self.pool = lengths, batch_size, shuffle, seed, pool
         self.num_replicas, self.rank = num_replicas, rank
         self.epoch = 0
         self._training_order: tuple[int, list[list[int]]] = (-1, [])  # epoch, its global batches
-        self.start = 0  # batches to leave out of the next iteration
+        self.start = 0  # batches to leave out of the next iteration, set by `ResumableLoader` on resuming
         self.sampler = self  # Lightning calls its set_epoch
 
     def set_epoch(self, epoch: int) -> None:
@@ -120,7 +121,7 @@ class BatchSampler(Sampler[list[int]]):
         return [share * self.num_replicas / len(batch) for share, batch in zip(shares, batches)]  # 1 on average
 
     def accumulation_weights(self, accumulated: int, batches: int) -> list[float]:
-        """Return the weight of each batch of this epoch, see `Batch.accumulation_weight`.
+        """Return the weight of each batch of this epoch, with which all documents of an optimizer step count alike.
 
         `accumulated` is the number of batches per optimizer step, and `batches` the number that the trainer runs.
         """
@@ -131,7 +132,7 @@ class BatchSampler(Sampler[list[int]]):
             step = range(start, min(start + accumulated, batches))
             documents_of_step = sum(sizes[i] for i in step)
             for i in step:
-                weights[i] = accumulated * sizes[i] / documents_of_step
+                weights[i] = accumulated * sizes[i] / documents_of_step  # Lightning divides the loss by `accumulated`
         return weights
 
 
@@ -195,7 +196,7 @@ class ResumableLoader:
     """Loader whose position is part of checkpoints, so that an epoch resumes after its last batch.
 
     It wraps a DataLoader instead of being one, because Lightning would re-instantiate it with another sampler for
-    `predict`. Accumulated batches are weighted by the trainer that iterates over them in training.
+    `predict`. In training, each batch gets the weights of its loss (`Batch.weight` and `Batch.accumulation_weight`).
     """
 
     def __init__(

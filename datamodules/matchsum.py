@@ -16,7 +16,7 @@ from datamodules.documents import Document, UserError
 from datamodules.encoder_data import EncoderData
 from datamodules.summarization import _digest
 from datamodules.text.oracle import text_scores
-from datamodules.truncation import COLUMN, count_source, text_limits
+from datamodules.truncation import TRUNCATION, count_source, text_limits
 
 if TYPE_CHECKING:
     import datasets  # imported when documents are read: models only need the types of batches
@@ -44,8 +44,7 @@ class MatchSumBatch(Batch):
     document_of: Tensor  # index of the document of each row, [N]
     texts: Tensor  # rows of candidates and references, [M, T]
     text_sizes: Tensor = on_host()  # number of tokens of each row, [M], in host memory
-    # index of the text of each row, [M]; texts are the candidates of all documents, then the references
-    text_of: Tensor
+    text_of: Tensor  # index of the text of each row, [M]: of the candidates of all documents, then the references
     slots: Tensor  # index of the text of each candidate, [B, C]; 0 for none
     mask: Tensor  # True at candidates, [B, C]
     gold: Tensor  # index of the text of the first reference, [B]; 0 for none
@@ -145,13 +144,13 @@ class MatchSumData(EncoderData):
         return choices or [list(range(len(scores)))]
 
     def encode(self, document: Document) -> dict[str, Any]:
-        """Return the features of a document: tokens, ROUGE scores and sentences (`choices`) of its candidates."""
-        scores = self._scores[document.id]
+        """Return the features of a document: tokens, ROUGE (`gains`) and sentences (`choices`) of its candidates."""
+        scores = self._scores[document.id]  # set for the split by `features`
         sentences, choices = document.sentences, self.choices(scores)
         texts = [[sentences[index] for index in choice] for choice in choices]
         # the first reference with a word
         gold = next((reference for reference in document.references if any(map(str.split, reference))), None)
-        rows = self.rows(sentences)
+        rows = self.rows(sentences)  # pieces of at most `piece` tokens
         num_tokens = sum(map(len, rows))
         return {
             "document": rows,
@@ -160,9 +159,9 @@ class MatchSumData(EncoderData):
             "choices": choices,
             "gains": text_scores(texts, [gold], language=self.language.code) if gold else [0.0] * len(texts),
             "sentences": sentences,
-            "proposed": scores,
+            "proposed": scores,  # of its sentences by the scorer
             "length": num_tokens,
-            COLUMN: count_source(document, num_tokens, num_tokens, len(sentences)),  # nothing is truncated
+            TRUNCATION: count_source(document, num_tokens, num_tokens, len(sentences)),  # nothing is truncated
         }
 
     def truncation_limits(self) -> dict[str, str]:
@@ -174,16 +173,17 @@ class MatchSumData(EncoderData):
         return self.tokenizer.wrapped(tokens, self.piece)
 
     def collate(self, rows: list[dict[str, Any]]) -> MatchSumBatch:
-        documents, document_of = _flat([row["document"] for row in rows])
+        documents, document_of = _flat([row["document"] for row in rows])  # pieces, and the document of each
         counts = [len(row["candidates"]) for row in rows]
         golds = [row["gold"] for row in rows if row["gold"]]
-        # Texts are the candidates of all documents, then the references of documents that have one.
+        # Texts are the candidates of all documents, then the references of documents that have one; `texts` are pieces.
         texts, text_of = _flat([text for row in rows for text in row["candidates"]] + golds)
-        firsts = list(accumulate(counts, initial=0))  # index of the first candidate of each document
+        firsts = list(accumulate(counts, initial=0))  # index of the first candidate of each document among the texts
         has_gold = [bool(row["gold"]) for row in rows]
         earlier_golds = accumulate(has_gold, initial=0)  # number of references of the documents before each one
+        # index of the reference of each document among the texts; 0, which is masked, for none
         gold = [sum(counts) + earlier if present else 0 for earlier, present in zip(earlier_golds, has_gold)]
-        prior = []
+        prior = []  # mean score of the sentences of each candidate
         for row in rows:
             chosen_scores = [[row["proposed"][index] for index in choice] for choice in row["choices"]]
             # `max` is for the one candidate of a document without sentences, which is empty

@@ -112,7 +112,7 @@ class ParsingData(LightningDataModule):
             raise ValueError(f"shard {shard[0]} of {shard[1]}: there are 1 to {shard[1]}")
         self.documents, self.cache, self.parser = documents, cache, parser
         self.batch_size, self.batch_characters, self.shard = batch_size, batch_characters, shard
-        self.empty: list[str] = []
+        self.empty: list[str] = []  # ids of documents without text
         self.repeated = 0  # number of documents with the text of another
         self.keys: dict[str, int] = {}  # cache key of each text -> index of the document, longest first
         self._lengths: dict[str, int] = {}  # cache key -> number of characters
@@ -165,7 +165,7 @@ class ParsingData(LightningDataModule):
             else:
                 batches.append([key])  # its first document is its longest, to which the others are padded
                 max_documents = min(self.batch_size, self.batch_characters // self._lengths[key])
-        return Requests(self, batches[: self.max_batches])
+        return Requests(self, batches[: self.max_batches])  # all, or the first ones for an estimate of time
 
     def transfer_batch_to_device(self, batch: Any, device: Any, dataloader_idx: int) -> Any:
         return batch  # requests are text, which stays in host memory

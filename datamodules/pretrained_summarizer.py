@@ -7,7 +7,7 @@ from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
 from datamodules.encoder_data import TokenizerData
 from datamodules.text.subword_tokenizer import MaskingTokenizer
-from datamodules.truncation import COLUMN, count_source, sentences_read, text_limits, truncate_target
+from datamodules.truncation import TRUNCATION, count_source, sentences_read, text_limits, truncate_target
 
 
 class PretrainedSummarizerData(TokenizerData):
@@ -16,8 +16,8 @@ class PretrainedSummarizerData(TokenizerData):
     Validation and test score against all references; the loss reads the first one.
 
     Args:
-        vocab_size: size of a byte-level BPE trained on the corpus, at least 261; with `checkpoint` at least that of its
-            tokenizer.
+        vocab_size: size of a byte-level BPE trained on the corpus, at least 261 (256 bytes and the special symbols);
+            with `checkpoint` at least that of its tokenizer.
         checkpoint: name or folder of a pretrained encoder-decoder whose tokenizer is used.
         max_source: maximal number of tokens of a document with special symbols; at most the positions of the model.
         max_target: maximal number of tokens of a summary in the loss, end symbol included.
@@ -38,7 +38,7 @@ class PretrainedSummarizerData(TokenizerData):
         **shared: Any,
     ) -> None:
         super().__init__(corpus, **shared)
-        if max_source < 3 or max_target < 2:
+        if max_source < 3 or max_target < 2:  # one token besides special symbols
             raise ValueError(f"data.max_source is at least 3, max_target 2; got {max_source}, {max_target}")
         self.vocab_size, self.checkpoint = vocab_size, checkpoint
         self.max_source, self.max_target, self.source_prefix = max_source, max_target, source_prefix
@@ -62,14 +62,14 @@ class PretrainedSummarizerData(TokenizerData):
 
     def framed(self, source: list[int], target: list[int]) -> dict[str, Any]:
         """Return the features of the ids of a document and of a summary: both truncated and with special symbols."""
-        source_read = source[: self.room]
+        source_read = source[: self.room]  # the ids that fit beside the prefix and special symbols
         target, counts = truncate_target(target, self.max_target, self.tokenizer.stop)
         framed = [*self.tokenizer.opening, *self._prefix, *source_read, self.tokenizer.stop]
         return {
             "source": framed,
             "target": target,
-            "length": len(framed),
-            COLUMN: {"source_tokens": [len(source_read), len(source)]} | counts,
+            "length": len(framed),  # by which batches are sorted
+            TRUNCATION: {"source_tokens": [len(source_read), len(source)]} | counts,  # numbers read and in total
         }
 
     def encode(self, document: Document) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class PretrainedSummarizerData(TokenizerData):
         reference, _ = self.tokenizer(" ".join(document.reference))
         features = self.framed(ids, reference)
         num_read = min(len(ids), self.room)
-        features[COLUMN] |= count_source(document, num_read, len(ids), sentences_read(document, offsets, num_read))
+        features[TRUNCATION] |= count_source(document, num_read, len(ids), sentences_read(document, offsets, num_read))
         return features
 
     def collate(self, rows: list[dict[str, Any]]) -> SourceTargetBatch:

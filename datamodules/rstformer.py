@@ -22,14 +22,11 @@ from datamodules.parsing import NeedsParser, Parser, key_of, parse_missing
 from datamodules.text.language import ENGLISH_PARSER, warn_if_not_english
 from datamodules.text.lines import counted
 from datamodules.text.subword_tokenizer import SubwordTokenizer
-from datamodules.truncation import COLUMN, count_source, sentences_read, text_limits, truncate_target
+from datamodules.truncation import TRUNCATION, count_source, sentences_read, text_limits, truncate_target
 
 Ablation = Literal["none", "wac", "ria", "permuted", "other", "no_labels", "one_best", "no_discourse"]
-_ABLATIONS = {
-    "one_best": ablations.OneBestDiscourse,
-    "ria": ablations.RandomDiscourse,
-    "permuted": ablations.PermutedDiscourse,
-}
+_ABLATIONS = {"one_best": ablations.OneBestDiscourse, "ria": ablations.RandomDiscourse}
+_ABLATIONS |= {"permuted": ablations.PermutedDiscourse}
 _BAND = 128  # half-width of the LDD of a parser named by a string: the default of `precis parse --band`
 _OTHERS = 64  # number of training documents from which the ablation `other` takes discourse
 _OTHERS_FOLDER = "other_documents"  # folder of their parses, next to the tokenizer of a run
@@ -56,32 +53,30 @@ class RSTformerBatch(TargetBatch):
     # 1 at the first token, which has global attention, [B, S], on the CPU, where the model looks for the global tokens
     global_mask: Tensor = on_host()
     token_edu: Tensor = on_host()  # EDU of each token, -1 for special tokens and text in no EDU, [B, S], on the CPU
-    # codes of the LDD band, see `distributions.decode`, uint8 [B, E, 2b + 1, R]; None without discourse
-    ldd: Tensor | None
-    # importance of each EDU as a nucleus, see `DiscourseParse`, float32 [B, E]; None without discourse
-    gamma: Tensor | None
+    ldd: Tensor | None  # LDD, a byte per value (`distributions.decode`), [B, E, 2b + 1, R]; None without discourse
+    gamma: Tensor | None  # importance of each EDU as a nucleus, float32 [B, E]; None without discourse
 
 
 class RSTformerData(NeedsParser, TokenizerData):
     """Documents truncated to `max_source` subwords, first references truncated to `max_target`, and their discourse.
 
-    Parses are read from a folder filled by `precis parse`. Without one, missing documents are parsed when the data
-    is prepared. Validation and test use all references; the loss uses the first one.
+    Discourse is an LDD (labeled discourse distribution): p(EDU a is the nucleus of EDU b under relation l). Without a
+    folder `parses`, documents are parsed when the data is prepared. Validation and test score against all references.
 
     Args:
-        vocab_size: size of a tokenizer that is trained on the corpus, at least 260; with `checkpoint` an upper limit
-            for the size of its tokenizer.
+        vocab_size: size of a tokenizer that is trained on the corpus, at least 260 (256 bytes and four special
+            symbols); with `checkpoint` an upper limit for the size of its tokenizer.
         checkpoint: name or folder of a pretrained LED whose tokenizer is used.
         parser: parser, or its name as in `precis parse --parser`; not needed with `no_discourse`.
         rows: which EDUs carry probability in the LDD of a named parser, as in `precis parse --rows`.
-        parses: folder with parses of all training and validation documents; by default `parses` in the cache.
+        parses: folder that `precis parse` filled for training and validation; by default `parses` in the cache.
         ablation: ablation of the model. `one_best` uses the LDD of the best tree; `ria` a random one, the same for all
-            documents; `permuted` that of the document with permuted pairs of EDUs; `other` that of another document,
-            one of 64 of the training split, which are stored in the run. See `discourse.ablations`.
+            documents; `permuted` that of the document at permuted pairs of EDUs; `other` that of another document,
+            one of 64 of the training split, which are stored in the run. The others only change the model.
         ablation_seed: seed of `ria`, `permuted` and `other`.
         max_source: maximal number of tokens of a document, <s> and </s> included; at most the positions of the model.
         max_target: maximal number of tokens of a summary in the loss, </s> included.
-        half_width: half-width of the LDD band in a batch, at most that of the parser.
+        half_width: largest distance, in EDUs, of two EDUs whose LDD is in a batch; at most that of the parser.
         shared: arguments of `SummarizationData`.
     """
 
@@ -128,7 +123,8 @@ class RSTformerData(NeedsParser, TokenizerData):
             UserError: if there is no parser of that name.
         """
         if isinstance(self._parser, str):
-            self._parser = self.parser_named(self._parser, self.rows, max(_BAND, self.half_width))
+            band = max(_BAND, self.half_width)  # that of `precis parse`, so that its parses are in the cache
+            self._parser = self.parser_named(self._parser, self.rows, band)
         return self._parser
 
     @cached_property
@@ -159,7 +155,7 @@ class RSTformerData(NeedsParser, TokenizerData):
             # cache key of the parse, empty for documents without text
             "parse": "" if self.parser is None or request.empty else key_of(request, self.parser),
             "length": len(ids) + 2,  # with <s> and </s>
-            COLUMN: counts | target_counts,
+            TRUNCATION: counts | target_counts,
         }
 
     def _for_workers(self) -> "RSTformerData":
@@ -170,11 +166,11 @@ class RSTformerData(NeedsParser, TokenizerData):
 
     def on_new_features(self, split: str) -> None:
         """Parse the documents whose parses are not in the cache."""
-        if self.parser is None:
+        if self.parser is None:  # with the ablation `no_discourse`
             return
         if getattr(self.parser, "is_english", False):  # optional attribute of parsers
             warn_if_not_english(ENGLISH_PARSER, language=self.language.code)
-        keys, documents = self.features(split)["parse"][:], self.documents(split)  # in the same order
+        keys, documents = self.features(split)["parse"][:], self.documents(split)  # keys of parses in the same order
         missing = set(self.cache.missing([key for key in keys if key]))  # documents without text have no key
         if missing:
             unparsed = [as_document(documents[index]) for index, key in enumerate(keys) if key in missing]
@@ -184,7 +180,7 @@ class RSTformerData(NeedsParser, TokenizerData):
             self.read_discourse()  # before loader processes copy this object, which holds the parses of other documents
 
     def read_discourse(self) -> ParserDiscourse:
-        """Return the object that turns a parse into the LDD and gamma of a batch, with the ablation applied."""
+        """Return the object that turns a parse into LDD and gamma (importance of EDUs), with the ablation applied."""
         if self._ablation is None and self.ablation == "other":
             self._ablation = OtherDiscourse(self.half_width, self.ablation_seed, self._other_parses())
         elif self._ablation is None:
@@ -194,14 +190,14 @@ class RSTformerData(NeedsParser, TokenizerData):
         return self._ablation
 
     def _other_parses(self) -> list[DiscourseParse]:
-        """Return parses for the ablation `other`: in training of the training split, later those stored in the run."""
+        """Return parses for the ablation `other`: in training up to 64 of the split `train`, later those it stored."""
         stored = None if self.tokenizer_dir is None else Path(self.tokenizer_dir) / _OTHERS_FOLDER
         training = self.trainer is not None and self.trainer.state.fn == "fit"
         if stored is not None and stored.is_dir() and not training:
             cache = ParseCache(stored)
             return [cache.get(key) for key in cache]
         sizes = {key: self.cache.size(key) for key in set(self.features("train")["parse"][:]) if key}  # in EDUs
-        return [self.cache.get(key) for key in ablations.evenly_spread(sizes, _OTHERS)]
+        return [self.cache.get(key) for key in ablations.evenly_spread(sizes, _OTHERS)]  # documents of all lengths
 
     def loaded_splits(self) -> list[str]:
         """Return the splits with loaded features."""
@@ -212,6 +208,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         widest, widest_id = 0, ""
         features = self.features(split)
         keys = features["parse"][:]
+        # the other documents have no two EDUs that are further apart than `half_width`
         long = [index for index, key in enumerate(keys) if key and self.cache.size(key) > self.half_width + 1]
         for row in features.select(long).with_format("torch", columns=["starts", "ends"], output_all_columns=True):
             parse = self.cache.get(row["parse"], row["id"])
@@ -274,8 +271,8 @@ class RSTformerData(NeedsParser, TokenizerData):
         if self.parser is None:
             return token_edu, None, None
         discourse = self.read_discourse()
-        bands: dict[int, Tensor] = {}  # index in the batch -> codes, [EDUs, 2 half-width + 1, R]
-        gammas: dict[int, Tensor] = {}  # index in the batch -> weights, [EDUs]
+        bands: dict[int, Tensor] = {}  # index in the batch -> LDD, a byte per value, [EDUs, 2 half-width + 1, R]
+        gammas: dict[int, Tensor] = {}  # index in the batch -> importance as nuclei, [EDUs]
         for n, row in enumerate(rows):
             if not row["parse"]:  # a document without text
                 continue

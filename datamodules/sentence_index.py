@@ -48,7 +48,7 @@ class SentenceIndex:
                 # `type`, because True and False are instances of `int`
                 if not isinstance(indices, list) or not all(type(index) is int and index >= 0 for index in indices):
                     raise UserError(f"{where}: sent_id is not a list of indices; correct it")
-                by_id[str(row.get("id", f"{stem}-{number}"))] = where, indices
+                by_id[str(row.get("id", f"{stem}-{number}"))] = where, indices  # or the default id of a corpus
         return by_id
 
     def sentence_scores(self, documents: Iterable[Document]) -> Iterator[list[float]]:

@@ -59,8 +59,7 @@ class SummarizationData(LightningDataModule, ABC):
         train_subset: documents that `max_train` keeps: the `first`, or a `random` sample, the same for all seeds. In
             corpora that are sorted by source or date, the first documents are unlike those of other splits.
         max_eval: maximal number of documents of validation, test and prediction, from the beginning; all by default.
-        num_workers: number of loader processes per rank; by default none on a CPU, up to 4 with a GPU
-            (`default_workers`).
+        num_workers: number of loader processes per rank; by default none on a CPU, up to 4 with a GPU.
         num_proc: number of processes that split sentences and encode documents.
         pool: number of global batches that are sorted by length together, see `BatchSampler`.
         seed: seed of the training order; by default that of the run (`seed_everything`).
@@ -139,15 +138,11 @@ class SummarizationData(LightningDataModule, ABC):
     def documents(self, split: str) -> "datasets.Dataset":
         """Return the documents of a split, at most `max_train` or `max_eval`, from the cache if possible."""
         if split not in self._documents:
+            require_references = self.needs_references and split != TEST  # prediction reads `test` and needs none
             table = build_documents(
-                self.corpus,
-                split,
-                self.cache_dir,
-                on_bad_record=self.on_bad_record,
-                num_proc=self.num_proc,
-                language=self.language.code,
-                require_references=self.needs_references and split != TEST,  # prediction reads `test` and needs none
-            )
+                self.corpus, split, self.cache_dir, on_bad_record=self.on_bad_record, num_proc=self.num_proc,
+                language=self.language.code, require_references=require_references,
+            )  # fmt: skip
             self._documents[split] = self._limited(split, table)
         return self._documents[split]
 
@@ -250,7 +245,7 @@ class SummarizationData(LightningDataModule, ABC):
                 if split == TEST:
                     remedy += ", or score the validation split with precis validate --run"
                 raise UserError(f"{no_split(self.corpus, split)}; {remedy}")
-        self._check_language(splits[0])
+        self._check_language(splits[0])  # the other splits are in the same language
         self.prepare_splits(splits)
 
     def _check_language(self, split: str) -> None:

@@ -22,7 +22,7 @@ from datamodules.text.lines import counted
 if TYPE_CHECKING:
     import datasets  # imported when documents are read: models only need the types of batches
 
-COLUMN = "truncation"  # column of the features
+TRUNCATION = "truncation"  # column of the features
 Counts = dict[str, list[int]]  # counts of a document: name -> [read, total]
 
 
@@ -91,9 +91,10 @@ def truncation_rows(split: str, features: "datasets.Dataset", limits: Mapping[st
         for name, limit in limits.items()
     }
     examples: dict[str, list[str]] = {name: [] for name in limits}
-    columns = features.select_columns(["id", COLUMN]).with_format("arrow")
+    columns = features.select_columns(["id", TRUNCATION]).with_format("arrow")
     for table in columns.iter(batch_size=10_000):  # a few megabytes at a time
-        counts = table[COLUMN].combine_chunks() if isinstance(table[COLUMN], pa.ChunkedArray) else table[COLUMN]
+        column = table[TRUNCATION]
+        counts = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         for name, row in rows.items():
             pairs = pc.struct_field(counts, name)  # [read, total] of each document
             read = pc.list_element(pairs, 0).to_numpy(zero_copy_only=False)

@@ -38,8 +38,7 @@ class Inventory:
 
     name: str  # name of the inventory
     classes: dict[str, str]  # class of each fine relation in lower case, including the classes themselves
-    # suffixes of fine relations that do not affect the class, such as `-e` (embedded) in RST-DT
-    suffixes: tuple[str, ...] = ()
+    suffixes: tuple[str, ...] = ()  # of fine relations, without effect on the class, such as `-e` (embedded) in RST-DT
 
     @property
     def coarse(self) -> list[str]:
@@ -78,7 +77,7 @@ INVENTORIES = {"gum": GUM, "rst_dt": RST_DT}
 
 
 def inventory_of(choice: Sequence[str] | Mapping[str, Sequence[str]] | str) -> Inventory:
-    """Return an inventory by name, `gum` or `rst_dt`, or for the relations of another treebank, in any case.
+    """Return an inventory by name, `gum` or `rst_dt`, or for the relations of another treebank, ignoring letter case.
 
     These are a list of relations, each of which is a class, or a mapping from each class to its fine relations.
 
@@ -95,7 +94,7 @@ def inventory_of(choice: Sequence[str] | Mapping[str, Sequence[str]] | str) -> I
     for group, names in groups.items():
         for name in (group, *names):  # treebanks may also use the class itself as a relation
             first_group = classes.setdefault(name.lower(), group.lower())
-            if name.lower() == SPAN:
+            if name.lower() == SPAN:  # which trees have in place of a relation at a single nucleus
                 raise ValueError(f"inventory: {name!r} is reserved and not a relation; leave it out")
             if first_group != group.lower():
                 raise ValueError(f"inventory: {name!r} is in {first_group!r} and in {group!r}; leave it out of one")
@@ -118,7 +117,7 @@ def coarsened(
     """Return documents in whose trees each relation is replaced by its class; documents without a tree stay the same.
 
     Raises:
-        TreebankError: if a relation is unknown; the message has `where`, the id of the document and the EDUs.
+        TreebankError: if a relation is unknown; the message has `where` (their file), the document's id and the EDUs.
     """
     coarse_documents = []
     for document in documents:

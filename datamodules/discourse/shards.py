@@ -36,8 +36,8 @@ class Entry(NamedTuple):
     id: str
     text_digest: str
     relations: tuple[str, ...]
-    rows: str
-    digest: str
+    rows: str  # `Parser.rows`: which EDUs carry probability
+    digest: str  # of the tensors
     tensors: dict[str, tuple[torch.dtype, tuple[int, ...], int]]  # field -> type, shape, first byte in the file
 
 
@@ -118,17 +118,17 @@ def read_header(path: Path) -> Shard:
     Raises:
         BrokenShard: if its name, header or size is not that of a complete shard.
     """
-    name = NAME.fullmatch(path.name)
-    if name is None:
+    name_match = NAME.fullmatch(path.name)
+    if name_match is None:
         raise BrokenShard("a foreign file, its name is not that of a shard")
     size = path.stat().st_size
     with path.open("rb") as file:
         head = file.read(8)  # a `safetensors` file begins with the length of its header in 8 bytes
-        end = _header_end(head)
+        end = _header_end(head)  # offset of the first tensor
         if len(head) < 8 or end > size:
             raise BrokenShard("truncated within its header")
         head += file.read(end - 8)
-    if xxhash.xxh3_128(head).hexdigest() != name[1]:
+    if xxhash.xxh3_128(head).hexdigest() != name_match[1]:  # the digest in the name
         raise BrokenShard("its header does not have the digest in its name")
     header = json.loads(head[8:])  # as it was written, because its digest is right: no further checks are needed
     manifest = json.loads(header.pop("__metadata__")["parses"])
@@ -137,9 +137,9 @@ def read_header(path: Path) -> Shard:
     tensor_ends = [tensor["data_offsets"][1] for tensor in header.values()]  # counted from the end of the header
     if end + max(tensor_ends, default=0) != size:
         raise BrokenShard("truncated, or longer than written")
-    inventories = [tuple(names) for names in manifest["relations"]]
+    inventories = [tuple(names) for names in manifest["relations"]]  # relation labels of the parsers
     documents = {}
-    for key, (number, id, text_digest, inventory, rows, digest) in manifest["documents"].items():
+    for key, (number, id, text_digest, inventory, rows, digest) in manifest["documents"].items():  # see `_content`
         tensors = {}
         for field in _FIELDS:
             tensor = header[f"{number}.{field}"]

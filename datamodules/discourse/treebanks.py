@@ -16,8 +16,8 @@ __all__ = ["Span", "Tree", "TreebankDocument", "TreebankError", "read_treebank"]
 def read_json_lines(text: str, name: str) -> list[TreebankDocument]:
     """Return the documents of a JSON Lines file; blank lines are skipped.
 
-    A record has `id`, `text` and `edus`; optionally `sentences`, `paragraphs`, `genre` and `license`; and the tree in
-    `tree_nary`, or else in `tree` (see `Tree.nested`).
+    A record has `id`, `text` and `edus`; optionally `sentences`, `paragraphs`, `genre` and `license`; and the tree (see
+    `Tree.nested`), in `tree_nary` as annotated or in `tree`, which may be a binary version of it.
 
     Raises:
         TreebankError: if a line is not JSON or not such a record, or the document is invalid.

@@ -126,11 +126,11 @@ class Tree:
 
     @classmethod
     def from_spans(cls, spans: Iterable[Span], size: int) -> "Tree":
-        """Build the binary tree over `size` EDUs from nodes in any order; TreeError if they do not form one."""
+        """Build the binary tree over `size` EDUs from its nodes (`spans`) in any order, or raise a TreeError."""
         nodes = []
         for start, split, end, nuclearity, relation in spans:
             if nuclearity == "NN":
-                nodes.append(multinuclear((start, split + 1), end, relation))  # the first EDUs of both children
+                nodes.append(multinuclear((start, split + 1), end, relation))  # first EDUs of the left and right child
             elif nuclearity in ("NS", "SN"):
                 nodes.append(mononuclear(start, split, end, nuclearity, relation))
             else:
@@ -249,6 +249,7 @@ def _binary_nodes(node: Node) -> list[Node]:
 def _node_of(label: list, starts: tuple[int, ...], end: int) -> Node:
     """Build a node from its label [nuclearity, relation or relations], the first EDUs of its children, its last EDU."""
     nuclearity, relation = label
+    # a list has one relation for each child, of any nuclearity
     if isinstance(relation, list) and all(isinstance(name, str) for name in relation) and isinstance(nuclearity, str):
         return Node(starts, end, nuclearity, tuple(relation))
     if isinstance(relation, str) and nuclearity == "NN":

@@ -124,7 +124,7 @@ def _capitalized_runs(sentence: str) -> list[tuple[bool, list[str]]]:
         open_run = None  # the run of the word before, to which a capitalized word is added
         for number, match in enumerate(WORD.finditer(phrase.group())):
             word = match.group().removesuffix("'s")
-            if not word[0].isupper() or word.lower() in STOP_WORDS or len(word) == 1:
+            if not word[0].isupper() or word.lower() in STOP_WORDS or len(word) == 1:  # no content word, or an initial
                 open_run = None
             elif open_run is not None:
                 open_run.append(word)
@@ -162,7 +162,10 @@ def verb_of(previous: str, word: str) -> str | None:
 
 
 def _nouns_after(words: Sequence[str], verbs: Sequence[str | None], determiners: frozenset[str]) -> list[str]:
-    """Return the last of up to three content words that follow a determiner, before a verb ("the old *mill* burnt")."""
+    """Return the last of up to three content words that follow a determiner, before a verb ("the old *mill* burnt").
+
+    `verbs` has the stem of each word that is a verb, and None for each other word.
+    """
     nouns = []
     for index, word in enumerate(words):
         if word not in determiners:

@@ -75,7 +75,8 @@ class Discourse(ParagraphGraph):
     def _pairs(self, paragraphs: Paragraphs, sentence_cues: list[Cues], owner: NDArray) -> NDArray:
         """Return the number of cues that relate sentences i and j < i, for each cue of the class docstring, [S, S]."""
         size = len(sentence_cues)
-        source = np.array(paragraphs.parts)[owner] if paragraphs.separate else np.zeros(size, dtype=int)  # [S]
+        # source document of each sentence, [S]
+        source = np.array(paragraphs.parts)[owner] if paragraphs.separate else np.zeros(size, dtype=int)
         same_source = source[:, None] == source  # [S, S]
         earlier = np.tri(size, k=-1, dtype=bool)  # j < i
         follows = np.zeros((size, size), dtype=bool)  # j = i - 1, in the same source document without a gap
@@ -89,6 +90,7 @@ class Discourse(ParagraphGraph):
             "marker": lambda: follows & marker,
             "entity": lambda: _share_item([cue.entities for cue in sentence_cues]) & earlier,
             "event": lambda: _share_item([cue.verbs for cue in sentence_cues]) & earlier,
+            # across sources the noun may be in j and the verb in i, which counts for [i, j], too
             "deverbal": lambda: _below_diagonal(_has_deverbal_noun(sentence_cues) & (earlier | ~same_source)),
             "coreference": lambda: (follows & pronoun) | (introduced & same_source & earlier),
         }

@@ -64,7 +64,7 @@ class ParagraphGraph(ABC):
 
         Raises:
             UserError: if the shape is wrong, a weight is outside [0, 1], or a graph that is declared symmetric is not;
-                the message has the id of the document.
+                the message has the `source` of the weights and the id of the document.
         """
         return _validated(self.weights(paragraphs), paragraphs, self.source(paragraphs), self.symmetric)
 

@@ -89,7 +89,7 @@ def owners(parse: "DiscourseParse", request: "ParseRequest", paragraphs: Paragra
     """Return the index of the selected paragraph in which each EDU begins, -1 if it begins in no selected one, [E]."""
     sentence_starts = np.array([start for start, _ in request.sentences])  # first characters
     paragraph_of_sentence = np.full(len(sentence_starts), -1)
-    for paragraph, (start, end) in enumerate(paragraphs.spans):
+    for paragraph, (start, end) in enumerate(paragraphs.spans):  # ranges of sentences
         paragraph_of_sentence[start:end] = paragraph
     # the last sentence that begins at or before the first character of the EDU
     sentence_of_edu = np.searchsorted(sentence_starts, parse.edus[:, 0].numpy(), side="right") - 1
@@ -101,15 +101,16 @@ def paragraph_means(parse: "DiscourseParse", owner: NDArray, size: int, without:
 
     Args:
         owner: index of the paragraph of each EDU, -1 for none, [E], see `owners`; `size` is the number of paragraphs L.
+        without: relations that the sum over relations leaves out.
 
     Returns:
         [L, L]; entry [i, j] is the mean probability that EDUs of j are nuclei of EDUs of i.
     """
     is_summed = [name not in without for name in parse.relations]
-    half = parse.half_width
-    band = parse.band(half).numpy()[:, :, is_summed].sum(-1)  # [E, 2b + 1]
-    nucleus = np.repeat(np.arange(parse.size)[:, None], 2 * half + 1, 1)  # index of the EDU, [E, 2b + 1]
-    satellite = nucleus + np.arange(-half, half + 1)  # [E, 2b + 1]
+    half = parse.half_width  # b
+    band = parse.band(half).numpy()[:, :, is_summed].sum(-1)  # [a, b + d] is p(a is the nucleus of a + d), [E, 2b + 1]
+    nucleus = np.repeat(np.arange(parse.size)[:, None], 2 * half + 1, 1)  # EDU a of each entry, [E, 2b + 1]
+    satellite = nucleus + np.arange(-half, half + 1)  # EDU a + d of each entry, [E, 2b + 1]
     is_pair = (satellite >= 0) & (satellite < parse.size) & (satellite != nucleus)
     nucleus, satellite, values = nucleus[is_pair], satellite[is_pair], band[is_pair]  # each [pairs]
     in_paragraphs = (owner[nucleus] >= 0) & (owner[satellite] >= 0)

@@ -105,7 +105,7 @@ class Topic(ParagraphGraph):
             raise ValueError(f"topics, max_terms, max_paragraphs and passes must be at least 1; got {values}")
         self.topics, self.max_terms = topics, max_terms
         self.max_paragraphs, self.passes, self.seed = max_paragraphs, passes, seed
-        self._columns: dict[str, int] = {}  # column of each of the V terms; empty before `fit`
+        self._columns: dict[str, int] = {}  # term -> its column in matrices with V terms; empty before `fit`
         self._term_weights: NDArray | None = None  # exp(E[log p(term | topic)]), float32 [K, V]
 
     def settings(self) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class Topic(ParagraphGraph):
         largest = max(2, len(texts) / 2)  # at least 2, so that a sample of up to three paragraphs has terms, too
         common = [term for term, count in frequencies.most_common() if 1 < count <= largest]
         self._columns = {term: column for column, term in enumerate(common[: self.max_terms])}
-        self._term_weights = np.zeros((self.topics, 0), dtype=np.float32)  # without terms
+        self._term_weights = np.zeros((self.topics, 0), dtype=np.float32)  # [K, V] if V = 0: no term is common enough
         if self._columns:
             with_terms = [terms for terms in texts if any(term in self._columns for term in terms)]
             self._term_weights = self._learn(with_terms)
@@ -158,7 +158,7 @@ class Topic(ParagraphGraph):
             problem = f"the saved graph has {state.get('topics', 'no')} topics, not {self.topics}"
             raise UserError(f"{problem}; give the settings of that run, or learn it again")
         self._columns = {term: column for column, term in enumerate(state["terms"])}
-        weights = np.frombuffer(base64.b64decode(state["likely"]), "<f4")
+        weights = np.frombuffer(base64.b64decode(state["likely"]), "<f4")  # as `state` writes them
         self._term_weights = weights.reshape(self.topics, len(self._columns))  # [K, V]
 
     def mixtures(self, paragraphs: Paragraphs) -> NDArray:

@@ -84,7 +84,7 @@ def edu_features(
     offsets, hashes = hashed_words(text)
     word_starts = [start for start, _ in offsets]
     num_words = len(word_starts)
-    starts = sentence_starts(request, name)
+    starts = sentence_starts(request, name)  # characters
     # the first word that begins at or after the first character of a sentence or paragraph
     sentence_words = {bisect_left(word_starts, start) for start in starts}
     first_words = sorted(word for word in sentence_words if word < num_words)  # no word may follow
@@ -96,16 +96,17 @@ def edu_features(
     for start, _ in edus:
         if not 0 <= start < len(text):
             raise UserError(f"{name}: an EDU begins at character {start} of a text of {len(text)}")
-        if word_starts:
+        if word_starts:  # the last word that begins at or before the EDU, or else the first one
             tags[max(0, bisect_right(word_starts, start) - 1)] = 1
     begins_sentence = torch.zeros(num_words, dtype=torch.bool)
     begins_sentence[first_words] = True
-    lengths = [following - first for first, following in zip(first_words, [*first_words[1:], num_words])]
+    lengths = [following - first for first, following in zip(first_words, [*first_words[1:], num_words])]  # in words
+    paragraph_words = {bisect_left(word_starts, start) for start, _ in paragraphs}  # the first word of each
     return EduFeatures(
         id=name, digest=text_digest(text), offsets=offsets,
         words=torch.tensor(hashes, dtype=torch.long).reshape(-1, FEATURES),
-        layout=_layout(text, offsets, lengths, {bisect_left(word_starts, start) for start, _ in paragraphs}),
-        chains=[part for length in lengths for part in _chain_lengths(length)],
+        layout=_layout(text, offsets, lengths, paragraph_words),
+        chains=[part for length in lengths for part in _chain_lengths(length)],  # parts of long sentences
         begins=begins_sentence, starts=starts, tags=tags,
         pieces=torch.tensor(ids, dtype=torch.long), piece_words=torch.tensor(piece_words, dtype=torch.long),
     )  # fmt: skip
@@ -154,13 +155,13 @@ class SegmentationBatch(Batch):
     def of(cls, texts: list[EduFeatures]) -> Self:
         """Build a batch of texts, which must have at least one word in all."""
         shifts = accumulate((len(text.offsets) for text in texts), initial=0)  # words before each text
-        piece_words = []
+        piece_words = []  # index in the batch of the word of each subword, -1 for none
         for text, shift in zip(texts, shifts):
             piece_words.append(torch.where(text.piece_words < 0, text.piece_words, text.piece_words + shift))
         lengths = torch.tensor([length for text in texts for length in text.chains])  # [C]
         position = torch.arange(int(lengths.max()))  # [T]
         first_word = lengths.cumsum(0) - lengths  # of each chain, [C]
-        rows = (first_word[:, None] + position).masked_fill(position >= lengths[:, None], 0)  # [C, T]
+        rows = (first_word[:, None] + position).masked_fill(position >= lengths[:, None], 0)  # word indices, [C, T]
         return cls(
             ids=[text.id for text in texts],
             references=[[] for _ in texts],  # none: a segmenter does not summarize

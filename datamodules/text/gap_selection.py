@@ -44,7 +44,7 @@ class WordCounts(NamedTuple):
 def gains(counts: WordCounts, inside: NDArray[np.int64], unique: bool) -> Floats:
     """Return, for each sentence x, ROUGE-1 F of the selected sentences with x against the rest without x, [N].
 
-    The value of a sentence that is already selected has no meaning.
+    Values of selected sentences have no meaning. [E] is by entry (sentence, word, occurrences) of the sparse `counts`.
 
     Args:
         inside: occurrences of each word in the selected sentences, [W].
@@ -54,13 +54,13 @@ def gains(counts: WordCounts, inside: NDArray[np.int64], unique: bool) -> Floats
     inside_before = inside[counts.word]  # [E]
     rest_before = counts.total[counts.word] - inside_before  # [E]
     inside_after, rest_after = inside_before + counts.occurrences, rest_before - counts.occurrences
-    # `hits` are shared words, `predicted` words of the selection, `reference` words of the rest, each after it, [N].
+    # For each sentence x, after x is selected, [N]: words in both texts, in the selection, in the rest.
     if unique:
         shared = ((inside > 0) & (counts.total > inside)).sum()
         shared_before, shared_after = (inside_before > 0) & (rest_before > 0), (inside_after > 0) & (rest_after > 0)
-        hits = shared + counts.by_sentence(shared_after.astype(int) - shared_before)
-        predicted = (inside > 0).sum() + counts.by_sentence(inside_before == 0)
-        reference = (counts.total > inside).sum() - counts.by_sentence(rest_after == 0)
+        hits = shared + counts.by_sentence(shared_after.astype(int) - shared_before)  # shared words lost or added
+        predicted = (inside > 0).sum() + counts.by_sentence(inside_before == 0)  # plus words that the sentence adds
+        reference = (counts.total > inside).sum() - counts.by_sentence(rest_after == 0)  # less those that only it has
     else:
         shared = np.minimum(inside, counts.total - inside).sum()
         change = np.minimum(inside_after, rest_after) - np.minimum(inside_before, rest_before)  # [E]
@@ -124,7 +124,7 @@ def select(
         return sorted(rng.sample(range(len(sentences)), number))
     order, counting = selection.split("-")
     words = vocabulary(language=language)
-    words.limit_size()  # before encoding: it may clear the vocabulary
+    words.limit_size()  # bounds the memory of a long process; before encoding, since it may clear the vocabulary
     counts = WordCounts.of([words.encode(sentence) for sentence in sentences])
     factors = np.array([1 + rng.uniform(-noise, noise) for _ in sentences]) if noise else np.ones(len(sentences))
     chosen = principal(counts, number, unique=counting == "uniq", greedy=order == "seq", factors=factors)

@@ -31,8 +31,8 @@ def hashed_words(text: str) -> tuple[list[tuple[int, int]], list[tuple[int, ...]
     """Return the (start, end) characters of the words and punctuation marks of a text, and `FEATURES` hashes of each.
 
     They cover all visible characters. A character of a script without spaces, such as Chinese, is a word. The features
-    of a word are 32-bit hashes of the word in lower case, its prefixes and suffixes of 1 to 4 letters, and its shape
-    ("Xxx-9" for "Rev-2"). They are the same in every process and on every machine.
+    of a word, or of its first 64 letters, are 32-bit hashes of the word in lower case, its prefixes and suffixes of 1
+    to 4 letters, and its shape ("Xxx-9" for "Rev-2"). They are the same in every process and on every machine.
     """
     offsets = [(match.start(), match.end()) for match in _WORD.finditer(text)]
     return offsets, [word_features(text[start : min(end, start + _MAX_LETTERS)]) for start, end in offsets]

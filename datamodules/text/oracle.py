@@ -40,7 +40,7 @@ def greedy_oracle(
     if counts == "set":
         return _distinct_oracle(sentences, references, k, vocabulary(stem, language))
     words = vocabulary(stem, language)
-    words.limit_size()  # before encoding: it may clear the vocabulary
+    words.limit_size()  # bounds the memory of a long process; before encoding, since it may clear the vocabulary
     encoded = [words.encode(sentence) for sentence in sentences]
     targets = [_make_target(_join(words, reference), encoded) for reference in references]
     # Counts are updated incrementally. For each reference: counts of words and bigrams in the selected sentences, and
@@ -79,8 +79,8 @@ def greedy_oracle(
 def _distinct_oracle(
     sentences: Sequence[str], references: Sequence[Sequence[str]], k: int | None, words: Vocabulary
 ) -> list[int]:
-    """Return the greedy oracle over sets of n-grams, as Liu and Lapata's code computes its labels."""
-    words.limit_size()  # before encoding: it may clear the vocabulary
+    """Return the `greedy_oracle` for `counts="set"`: sentence indices, at most `k`, scored by sets of n-grams."""
+    words.limit_size()  # bounds the memory of a long process; before encoding, since it may clear the vocabulary
     targets = [_gram_sets(_join(words, reference)) for reference in references]
     candidates = [_gram_sets(words.encode(sentence)) for sentence in sentences]
     selected: tuple[set, set] = (set(), set())  # words and bigrams of the chosen sentences
@@ -91,7 +91,7 @@ def _distinct_oracle(
         for index, grams in enumerate(candidates):
             if index in chosen:
                 continue
-            union = [before | added for before, added in zip(selected, grams)]
+            union = [before | added for before, added in zip(selected, grams)]  # words and bigrams with this sentence
             score = max(_set_score(union, target) for target in targets)
             if score > best_score:
                 best_score, best_index = score, index
@@ -130,7 +130,7 @@ def text_scores(
 ) -> list[float]:  # fmt: skip
     """Return the mean of several ROUGE F scores, in [0, 1], of each text (sentences) for its best reference."""
     words = vocabulary(language=language)
-    words.limit_size()  # before encoding: it may clear the vocabulary
+    words.limit_size()  # bounds the memory of a long process; before encoding, since it may clear the vocabulary
     targets = [[words.encode(sentence) for sentence in reference] for reference in references]
     scores = []
     for text in texts:
@@ -202,9 +202,10 @@ def _add_sentence(target: _Target, selected: tuple[Grams, Grams], index: int, bo
     for counts, added in zip(selected, target.sentences[index]):
         for gram, times in added.items():
             counts[gram] = counts.get(gram, 0) + times
+    bigrams, (_, bigrams_of_reference) = selected[1], target.limits
     for gram, change in borders:
-        if gram in target.limits[1]:
-            selected[1][gram] = selected[1].get(gram, 0) + change
+        if gram in bigrams_of_reference:  # the others match nothing
+            bigrams[gram] = bigrams.get(gram, 0) + change
 
 
 def _f1_sum(hits1: int, size1: int, hits2: int, size2: int) -> float:

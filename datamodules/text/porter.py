@@ -33,7 +33,7 @@ def _stemmers() -> tuple:
             word = self._apply_rule_list(word, [(suffix, "", is_long) for suffix in _STEP_4.split()])
             if word.endswith("ment") and is_long(word[:-4]):
                 word = word[:-4]
-            if word.endswith(("ent", "sion", "tion")) and is_long(word[:-3]):
+            if word.endswith(("ent", "sion", "tion")) and is_long(word[:-3]):  # -ent, or -ion after s or t
                 word = word[:-3]
             return word
 

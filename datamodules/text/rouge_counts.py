@@ -55,14 +55,11 @@ def positions(sentences: Iterable[Sequence[int]]) -> Positions:
     for sentence in filter(None, sentences):
         first_bit = bit
         for token in sentence:
-            if token in masks:
-                masks[token] |= bit
-            else:
-                masks[token] = bit
+            masks[token] = masks.get(token, 0) | bit
             bit += bit  # the next position
         fields.append(bit - first_bit)  # all bits from the first to the last position
         ends |= bit >> 1
-        bit += bit  # leaves a free bit
+        bit += bit  # leaves a free bit, into which additions in `union_lcs` carry
     return Positions(masks, fields, ends)
 
 
@@ -100,7 +97,7 @@ def ngram_ends(positions: Sequence[int | None], ends: int, n: int) -> Counter:
     grams = positions  # for each token of the prediction, positions in the reference at which its n-gram ends
     for offset in range(1, n):  # extend each n-gram by the token at this offset
         grams = [
-            # the position after each end; after the last position of a sentence, it skips the free bit
+            # the position after each end; after the last position of a sentence, it skips the bit that is never set
             ((gram << 1) | ((gram & ends) << 2)) & token if gram and token else 0
             for gram, token in zip(grams, positions[offset:])
         ]
@@ -111,7 +108,7 @@ def clipped(counts: Counter, within: int = -1) -> int:
     """Return the clipped number of matches, sum over n-grams of min(count in prediction, count in reference).
 
     Args:
-        counts: the result of `ngram_ends`.
+        counts: counts in the prediction by the positions in the reference, as a bit mask: the result of `ngram_ends`.
         within: bit mask of the positions that count in the reference; all by default (-1 has all bits).
     """
     hits = 0
@@ -125,7 +122,7 @@ def union_lcs(positions: Iterable[Sequence[int | None]], fields: Sequence[int]) 
     """Return positions in the longest common subsequence of any predicted and any reference sentence, as a bit mask.
 
     All sentences of the reference are computed at once, in one bit vector (`lcs_length`) with a field for each. Of
-    several longest subsequences it uses the one of ROUGE-1.5.5 and `rouge-score` (`_mark`).
+    several longest subsequences it uses the one of ROUGE-1.5.5 and `rouge-score` (`_backtrace`).
 
     Args:
         positions: for each sentence of the prediction, a bit mask for each token of its positions in the reference;
@@ -151,37 +148,40 @@ def union_lcs(positions: Iterable[Sequence[int | None]], fields: Sequence[int]) 
             # positions, the subsequence has all of them; otherwise a backtrace finds which ones.
             if subsequence and (field & ~column).bit_count() < subsequence.bit_count():
                 stops = stops or _stops(masks, columns)
-                subsequence = _mark(stops, field)
+                subsequence = _backtrace(stops, field)
             union |= subsequence
     return union
 
 
 def _stops(masks: Sequence[int | None], columns: list[int]) -> list[tuple[int, int]]:
-    """Return (matches, positions where `_mark` stops) for each predicted token that is in the reference, last first."""
-    # The backtrace over tokens that are not in the reference moves to where the length increases, so that a match alone
-    # does not stop it in the column before them.
+    """Return (matches, stops) as bit masks, for each token of a prediction that is in the reference, from the last.
+
+    `_backtrace` stops where the token matches or the subsequence gets longer. After tokens that are not in the
+    reference it only stops where it gets longer.
+    """
     stops = []
     skipped_token = False
     column = iter(reversed(columns))
-    for mask in reversed(masks):
-        if mask:
+    for matches in reversed(masks):
+        if matches:
             increases = ~next(column)  # a zero bit in a column marks an increase of the length
-            stops.append((mask, increases if skipped_token else mask | increases))
-        skipped_token = not mask
+            stops.append((matches, increases if skipped_token else matches | increases))
+        skipped_token = not matches
     return stops
 
 
-def _mark(stops: list[tuple[int, int]], field: int) -> int:
-    """Return the positions of one longest common subsequence in the reference sentence `field`, as a bit mask."""
-    # Backtrace of the dynamic program from the end of both sentences, in a column to the highest remaining position
-    # that matches or where the length increases.
+def _backtrace(stops: list[tuple[int, int]], field: int) -> int:
+    """Return one longest common subsequence with a reference sentence, as a bit mask of positions in the reference.
+
+    `stops` are those of `_stops`, for each predicted token from the last; `field` has the bits of the sentence.
+    """
     remaining, subsequence = field, 0
-    for mask, stop in stops:
-        candidates = stop & remaining
+    for matches, stop_positions in stops:
+        candidates = stop_positions & remaining
         if not candidates:
             break
         highest = 1 << (candidates.bit_length() - 1)
-        if mask & highest:
+        if matches & highest:
             subsequence |= highest
             remaining = (highest - 1) & field  # positions before it
         else:  # the token does not match here: the next column continues at the same position
@@ -200,7 +200,8 @@ def count(variants: Sequence[str], prediction: list[list[int]], reference: list[
     sizes = len(tokens), len(reference_tokens)
     if all(variant == "rougeL" for variant in variants):  # faster, because it does not need positions by sentence
         return {variant: Counts(lcs_length(tokens, *position_masks(reference_tokens)), *sizes) for variant in variants}
-    masks, fields, ends = positions(reference)
+    masks, fields, ends = positions(reference)  # bit masks: positions of each token, of sentences, of sentence ends
+    # for each token of the prediction, its positions in the reference; None if it is not there
     by_sentence = [list(map(masks.get, sentence)) for sentence in prediction]
     token_masks = list(chain.from_iterable(by_sentence))
     word_counts = ngram_ends(token_masks, ends, 1)

@@ -46,11 +46,11 @@ class Vocabulary(dict):
 
     def __missing__(self, word: str | bytes) -> int:
         """Return the integer of a word that is new, which `dict` calls."""
-        letters = word if isinstance(word, str) else word.decode("ascii")
+        letters = word if isinstance(word, str) else word.decode("ascii")  # `split` only returns bytes of ASCII words
         stem = self.stem(letters) if self.stem and len(letters) > 3 else letters
         number = self._numbers.get(stem)
         if number is None:
-            number = self._numbers[stem] = next(self._fresh)
+            number = self._numbers[stem] = next(self._fresh)  # the next integer
         self[word] = number
         return number
 
@@ -97,7 +97,7 @@ def vocabulary(stem: bool | str = True, language: str = "en", wordnet: str | Non
 
 @cache
 def _vocabulary(stemmer: str, language: str, wordnet: str | None) -> Vocabulary:
-    """Return the vocabulary of a valid combination; its description is part of the signature of ROUGE scores."""
+    """Return `vocabulary` for arguments that it has checked; its description is part of the signature of ROUGE."""
     words = language_of(language)
     if not words.is_english:
         stem = words.stem if stemmer == "porter" else None
@@ -126,9 +126,8 @@ def warn_without_words(language: str) -> None:
 def read_exceptions(folder: str | None = None) -> dict[str, str]:
     """Return the base form of each irregular word form ("said" -> "say") in the exception lists of WordNet.
 
-    A form that is listed under several parts of speech has the base of the last one: "best" and "better" have the base
-    "good" of the adjective, as in ROUGE-1.5.5. The only other form with two bases is "testes". Without lists in the
-    default folders, the result is empty, with a warning.
+    A form that is listed under several parts of speech has the base of the last one, as in ROUGE-1.5.5: "best" has the
+    base "good" of the adjective. Without lists in the default folders, the result is empty, with a warning.
 
     Raises:
         ValueError: if `folder` has no exception list.
@@ -139,7 +138,7 @@ def read_exceptions(folder: str | None = None) -> dict[str, str]:
             path = Path(candidate) / f"{part_of_speech}.exc"
             if path.is_file():
                 for line in path.read_text(encoding="utf-8").split("\n"):
-                    form, *bases = line.split() or [""]
+                    form, *bases = line.split() or [""]  # an empty line has no bases
                     if bases:
                         base_of[form] = bases[0]
         if base_of:

@@ -56,9 +56,9 @@ def layout_features(documents: Sequence[Sequence[str]], language: str = "en") ->
 
 
 def _ranks(sentences: Sequence[str], language: str) -> tuple[list[float], list[float]]:
-    """Return TextRank and LexRank, times the number of sentences in each part of `_RANKED`, so that their mean is 1."""
+    """Return TextRank and LexRank of sentences, times their number, so that the mean is 1."""
     textrank, lexrank = [], []
-    for start in range(0, len(sentences), _RANKED):
+    for start in range(0, len(sentences), _RANKED):  # in parts: time and memory grow with the square of the number
         counts = stem_counts(sentences[start : start + _RANKED], language)  # [L, V]
         textrank += (len(counts) * pagerank(common_terms(counts), _DAMPING)).tolist()
         lexrank += (len(counts) * pagerank(cosines(tf_idf(counts)), _DAMPING)).tolist()

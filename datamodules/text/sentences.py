@@ -63,8 +63,8 @@ def _ends(text: str, language: str) -> list[int]:
     """Return the ends (characters) of all sentences but the last, by sentencex and, except in English, more rules."""
     import sentencex  # only where texts are split
 
-    is_slow = len(text) * len(_SEARCHED.findall(text)) > _LONGEST_SEARCH
-    size = _WINDOW if is_slow else len(text)  # of overlapping windows
+    is_slow = len(text) * len(_SEARCHED.findall(text)) > _LONGEST_SEARCH  # sentencex may search all of it per mark
+    size = _WINDOW if is_slow else len(text)  # characters of each of the overlapping windows
     ends: list[int] = []
     start = 0
     while start < len(text):
@@ -73,9 +73,9 @@ def _ends(text: str, language: str) -> list[int]:
         # A window may end within a quote, which leads to wrong sentences after its beginning. So the next window begins
         # at the first boundary in the second half of this one.
         next_start = stop if stop == len(text) else next((end for end in boundaries if end >= start + size / 2), stop)
-        ends += [end for end in boundaries if start < end <= next_start and end < stop]
+        ends += [end for end in boundaries if start < end <= next_start and end < stop]  # a window's end may be none
         start = next_start
-    ends = [end for end in ends if " " in text[max(end - 1, 0) : end + 1]]  # "torch.Tensor" is a name
+    ends = [end for end in ends if " " in text[max(end - 1, 0) : end + 1]]  # no end within "torch.Tensor", a name
     if language == "en":
         return ends
     other_ends = {match.end() for match in _OTHER_ENDS.finditer(text)}

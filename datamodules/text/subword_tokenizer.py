@@ -36,7 +36,7 @@ class SubwordTokenizer:
     sentence: int | None = None  # of sentences
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        for names in self.symbols:
+        for names in self.symbols:  # of <s>, <pad> and </s>, and what BERT calls them
             ids = [tokenizer.token_to_id(symbol) for symbol in names]
             if None not in ids:
                 break
@@ -45,9 +45,9 @@ class SubwordTokenizer:
             raise UserError(f"the tokenizer has no {missing}; give one like that of BART, LED or BERT")
         self.start, self.pad, self.stop = ids
         self.paragraph, self.sentence = map(tokenizer.token_to_id, (PARAGRAPH, SENTENCE))  # None if it lacks them
-        self._use(tokenizer)
+        self._set_backend(tokenizer)
 
-    def _use(self, tokenizer: Tokenizer) -> None:
+    def _set_backend(self, tokenizer: Tokenizer) -> None:
         """Set `backend` to the tokenizer, set up to encode whole texts without padding, and special symbols as text."""
         tokenizer.no_truncation()
         tokenizer.no_padding()
@@ -68,7 +68,7 @@ class SubwordTokenizer:
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
-        # Without a post-processor, offsets include the space before a token, so that spaces inside EDUs are covered.
+        # No post-processor: offsets then include the space before a token, as RSTformer needs for spaces inside an EDU.
         alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())  # in the same order in every process
         trainer = trainers.BpeTrainer(
             vocab_size=size, min_frequency=2, special_tokens=specials, initial_alphabet=alphabet, show_progress=False
@@ -132,7 +132,7 @@ class SubwordTokenizer:
         if not path.is_file():
             raise UserError(f"{path}: no such file; give --data.tokenizer_dir a folder with a {cls.file_name}")
         try:
-            text = path.read_text(encoding="utf-8-sig")
+            text = path.read_text(encoding="utf-8-sig")  # with or without a byte order mark
             load_json(text)  # refuses a text that is nested too deeply
             return cls(Tokenizer.from_str(text))
         except UserError:  # of the constructor
@@ -182,9 +182,9 @@ class EncoderTokenizer(SubwordTokenizer):
 
 
 def by_token(length: int, starts: Sequence[int], owners: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the sentence of each of the `length` tokens of `Pieces`, and 1 at the first token of each piece or 0."""
+    """Return two lists by token: its sentence index, and 1 for the first token of a piece, else 0; see `Pieces`."""
     sentence_of_token: list[int] = []
-    for sentence, start, end in zip(owners, starts, [*starts[1:], length]):
+    for sentence, start, end in zip(owners, starts, [*starts[1:], length]):  # a piece ends where the next one starts
         sentence_of_token += [sentence] * (end - start)
     is_first = [0] * length
     for start in starts:
@@ -192,8 +192,7 @@ def by_token(length: int, starts: Sequence[int], owners: Sequence[int]) -> tuple
     return sentence_of_token, is_first
 
 
-# mask symbols of PEGASUS (for sentences), of BART and LED, and the first one of T5
-MASKS = ("<mask_1>", "<mask>", "<extra_id_0>")
+MASKS = ("<mask_1>", "<mask>", "<extra_id_0>")  # of PEGASUS (for sentences), of BART and LED, and the first one of T5
 
 
 class MaskingTokenizer(SubwordTokenizer):
@@ -216,7 +215,7 @@ class MaskingTokenizer(SubwordTokenizer):
         self.opening = [] if start is None else [start]
         masks = (tokenizer.token_to_id(name) for name in MASKS)
         self.mask = next((mask for mask in masks if mask is not None), None)  # the first that the tokenizer has
-        self._use(tokenizer)
+        self._set_backend(tokenizer)
 
     @classmethod
     def build(cls, texts: Iterable[str], size: int) -> Self:

@@ -18,8 +18,7 @@ class Tokens(NamedTuple):
     """Tokens of a text."""
 
     ids: list[int]  # token ids, without special tokens
-    # (start, end) characters of each token, without surrounding white space; start = end if none is visible
-    offsets: list[tuple[int, int]]
+    offsets: list[tuple[int, int]]  # (start, end) characters without surrounding white space; start = end if blank
 
 
 def is_local(name: str | None) -> bool:

@@ -18,7 +18,7 @@ from datamodules.corpora.parallel import progress_bar
 from datamodules.documents import UserError
 from datamodules.summarization import TEST, SummarizationData
 from datamodules.text.lines import counted, printable_line
-from datamodules.truncation import COLUMN
+from datamodules.truncation import TRUNCATION
 from lightning_modules.extractive.matchsum import MatchSum
 from lightning_modules.summarizer import Summarizer, Summary
 from precis.runs.run_folder import Run, load_run
@@ -134,8 +134,8 @@ def _report_unread(data: SummarizationData) -> None:
         return
     data.truncation[TEST] = []  # no report by the DataModule, whose shares of a corpus say little about a few texts
     messages = []
-    for row in data.features(TEST).select_columns(["id", COLUMN]):
-        units, (read, total) = next(iter(row[COLUMN].items()))  # the first count is of the source
+    for row in data.features(TEST).select_columns(["id", TRUNCATION]):
+        units, (read, total) = next(iter(row[TRUNCATION].items()))  # the first count is of the source
         if read < total:
             messages.append(f"{printable_line(row['id'])}: first {read} of {total} {units.split('_')[-1]} were read")
     for message in messages[:_MAX_REPORTED]:

@@ -11,7 +11,7 @@ from datamodules.corpora.texts import Texts
 from datamodules.documents import Document
 from datamodules.pointer_generator import PointerGeneratorData
 from datamodules.text.vocabulary import PAD, START, STOP, UNK, Vocabulary
-from datamodules.truncation import COLUMN
+from datamodules.truncation import TRUNCATION
 
 V = 12
 TEXT = [["The zebra sat.", "A yak."], [" "], ["The cat"], [], ["near the gnu sat a yak"]]
@@ -78,7 +78,8 @@ def test_paragraphs_and_sentences_stay_whole_and_empty_ones_are_left_out(tmp_pat
         data = build(tmp_path, agents=agents, split="sentences")
         encoded = row(data, TEXT)
         assert encoded["paragraphs"] == lengths
-        assert encoded[COLUMN] == row(build(tmp_path, agents=agents), TEXT)[COLUMN], "truncation counts paragraphs"
+        by_paragraph = row(build(tmp_path, agents=agents), TEXT)
+        assert encoded[TRUNCATION] == by_paragraph[TRUNCATION], "truncation counts paragraphs"
         dealt = read_back(data, data.collate([encoded]), 0)
         assert [word for part in dealt for word in part] == WORDS
         assert {sum(map(len, dealt[:agent])) for agent in range(agents)} <= {0, *accumulate(lengths)}
