@@ -24,7 +24,7 @@ class CoverageAnnealing(Scheduled):
         weight: final lambda (1 in the paper).
 
     Raises:
-        ValueError: if not exactly one start is given; in training, if the model has no coverage.
+        ValueError: if not exactly one start is given; in training, if the class of the model has no such option.
     """
 
     def __init__(

@@ -120,7 +120,7 @@ class GracefulStop(Checkpoint):
             repeat_validation(trainer)
         else:  # the resumed run has no validations
             self._outstanding = False
-            self._restore_max_steps(trainer)
+            self._restore_max_steps(trainer)  # `_raise_max_steps` added one for this validation
 
     def _restore_handlers(self) -> None:
         for number, handler in self._before.items():
@@ -186,7 +186,7 @@ class GracefulStop(Checkpoint):
             self.stopping = self._signal_received(trainer)  # the run ends after a validation, or before the next batch
         is_multiple = self.save_every and trainer.global_step % self.save_every == 0
         due = stepped and (is_multiple or self._save_after_step)
-        # where training ends within an epoch, Lightning counts the epoch as done in `on_train_end`, which is too late
+        # saved here, because by `on_train_end` Lightning counts the epoch as done, even if training ends within it
         ends = trainer.should_stop and may_stop_early(trainer)
         if due or self.stopping or ends or trainer.global_step == trainer.max_steps:
             self._save_after_step = False
@@ -198,7 +198,7 @@ class GracefulStop(Checkpoint):
         """Save the checkpoint that is due, which marks this validation as outstanding."""
         if trainer.state.fn != "fit" or trainer.sanity_checking:
             return
-        self._restore_max_steps(trainer)
+        self._restore_max_steps(trainer)  # raised for this validation, if it was outstanding
         if self._save_at_validation:
             self._save_at_validation = False
             self._outstanding = True  # in this checkpoint alone
@@ -208,7 +208,7 @@ class GracefulStop(Checkpoint):
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.state.fn != "fit" or trainer.sanity_checking:
             return
-        if not self._stepped:  # accumulated gradients are not part of a checkpoint
+        if not self._stepped:  # between accumulated batches, whose gradients are not part of a checkpoint
             self._save_after_step = True
             return
         self._save(trainer)

@@ -46,7 +46,7 @@ class MonitorCheck(Callback):
         loss = float(trainer.callback_metrics.get("train/loss", 0.0))  # missing if the model logs none: no warning
         first = self._first_loss = loss if self._first_loss is None else self._first_loss
         remedy = "monitor another value with --checkpoint.monitor"
-        if language is not None:
+        if language is not None:  # None: a model without a language
             remedy = f"set --data.language if the texts are not in language {language!r} (xx for any), or {remedy}"
         has_fallen = first != 0 and first - loss >= _FALL * abs(first)
         for name in names:
@@ -82,13 +82,13 @@ def check_monitor(argument: str, name: str, logged: Sequence[str]) -> None:
 
 
 def check_at_validations(trainer: Trainer) -> None:
-    """Before training, let `EarlyStopping` check its monitor after each validation, unless it is configured otherwise.
+    """Let `EarlyStopping` check after each validation, unless its `check_on_train_epoch_end` is set; before training.
 
     By default, Lightning may check at the end of an epoch, where there is no new validation if `max_steps` or a resumed
     run ended the epoch.
     """
     for callback in trainer.early_stopping_callbacks:
-        if not callback.monitor.startswith(LATER):
+        if not callback.monitor.startswith(LATER):  # a value of the validation
             lightning_internals.check_at_validations(callback)
 
 

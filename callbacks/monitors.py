@@ -55,7 +55,7 @@ class Throughput(Callback):
     def _log_throughput(self, trainer: Trainer) -> None:
         """End a measurement and log it to W&B; the next batch begins another one."""
         steps = trainer.global_step - self._step
-        if self._step >= 0 and steps > 0:
+        if self._step >= 0 and steps > 0:  # -1: no measurement has begun
             seconds = max(monotonic() - self._since, 1e-9)  # no division by zero with a coarse clock
             rates = {"throughput/documents_per_second": self._documents / seconds}
             rates["throughput/steps_per_second"] = steps / seconds

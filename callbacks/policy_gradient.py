@@ -66,7 +66,7 @@ def clipped_gain(log_probs: Tensor, old_log_probs: Tensor, advantage: Tensor, cl
     """Return min(rho A, clamp(rho, 1 - lower, 1 + upper) A) of each token, with rho = P(token) / P_old(token).
 
     See PPO, Schulman et al. 2017 (arXiv 1707.06347, equation 7); separate limits as in DAPO (arXiv 2503.14476). At
-    rho = 1 its gradient is that of A log P(token). All tensors are [B, K, T].
+    rho = 1 its gradient is that of A log P(token). All tensors are [B, K, T], for K samples of T tokens.
     """
     ratio = (log_probs - old_log_probs).exp()
     lower, upper = clip

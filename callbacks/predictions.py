@@ -71,7 +71,7 @@ class PredictionWriter(Callback):
     on_validation_end = on_predict_end = on_test_end
 
     def _merge(self, world_size: int) -> None:
-        """Merge the files of all ranks into one, which appears under its name when it is complete."""
+        """Merge the files of all ranks into one, which appears when it is complete, and count the documents."""
         parts = [self._part(rank) for rank in range(world_size)]
         # split at line feeds only; `str.splitlines` would also split at separators inside texts
         lines_of_ranks = [part.read_text(encoding="utf-8").split("\n")[:-1] for part in parts]
@@ -86,14 +86,14 @@ class PredictionWriter(Callback):
     def _describe(self, trainer: Trainer) -> None:
         """Write signatures, description of the weights (if any) and mean scores, each file as a whole."""
         scores = {name: float(value) for name, value in trainer.callback_metrics.items()}
-        contents = {
+        contents = {  # signatures are the same for `val` and `test`
             self.path.with_suffix(".signatures.json"): {
                 "sha256": file_digest(self.path), **trainer.lightning_module.rouge["test"].signatures
             },
             self.path.with_suffix(".checkpoint.json"): self.checkpoint,
             results_path(self.path): {
                 **self.source, "documents": self._documents, "predictions": self.path.name, "scores": scores,
-                **_lead(trainer),
+                **_lead(trainer),  # scores of a baseline
             },
         }  # fmt: skip
         for path, content in contents.items():
@@ -123,7 +123,7 @@ def _lead(trainer: Trainer) -> dict[str, dict[str, float]]:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Add the name of the written file to errors of the file system, such as a full disk."""
+    """Add the name of the written file to errors of the file system that have none: most often, the disk is full."""
     try:
         yield
     except OSError as error:

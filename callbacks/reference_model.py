@@ -27,7 +27,7 @@ def frozen_copy(module: Generative) -> Generative:
     shared = [parameter for parameter in module.parameters() if not parameter.requires_grad]
     attributes = vars(module)  # without properties; the terms refer to callbacks, which must not be copied
     shared += [attributes[name] for name in ("tokenizer", "extra_terms", "step_values") if name in attributes]
-    reference = copy.deepcopy(module, {id(value): value for value in shared})
+    reference = copy.deepcopy(module, {id(value): value for value in shared})  # the memo: its values are not copied
     for part in reference.modules():
         if isinstance(part, nn.RNNBase):
             part.flatten_parameters()  # cuDNN reads the weights of a layer from one block of memory
@@ -45,14 +45,14 @@ class ReferenceModel:
 
     def begin(self, trainer: Trainer, module: LightningModule, start_step: int) -> None:
         """Copy the model at `start_step` and save it; a run resumed later restores it, or raises a `UserError`."""
-        checkpoints = getattr(trainer.checkpoint_callback, "dirpath", None)  # None without checkpoints
-        path = Path(checkpoints or trainer.default_root_dir) / FILE
+        path = Path(getattr(trainer.checkpoint_callback, "dirpath", None) or trainer.default_root_dir) / FILE
         self.module = frozen_copy(module)
         if trainer.global_step > start_step:  # a resumed run, whose weights are no longer the initial ones
             self._restore(path)
         elif trainer.is_global_zero and not trainer.fast_dev_run:
             parameters = module.named_parameters(remove_duplicate=False)  # tied weights have several names
             frozen = {name for name, parameter in parameters if not parameter.requires_grad}
+            # `_restore` takes the frozen weights, which training does not change, from the model
             weights = {name: value for name, value in module.state_dict().items() if name not in frozen}
             state = {"state_dict": weights, "global_step": trainer.global_step}
             module.on_save_checkpoint(state)  # what outputs depend on besides weights, such as the gate of coverage

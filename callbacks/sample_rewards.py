@@ -56,7 +56,7 @@ def score_samples(reward: Reward, module: Generative, batch: Batch, tokens: Tens
 
 def reward_values(rewards: SampleRewards, advantage: Advantage) -> dict[str, float]:
     """Return the values that `SelfCritical` logs for a batch, by name; with `greedy`, the first text is greedy."""
-    total = rewards.total[..., -1]                                                   # of whole texts, [B, K]
+    total = rewards.total[..., -1]                             # of whole texts, [B, K], or [B, 1 + K] with `greedy`
     compared = advantages(total.unsqueeze(-1), "summary", advantage).squeeze(-1)     # without the greedy text
     num_samples = compared.shape[1]
     drawn = total[:, -num_samples:]
@@ -66,9 +66,9 @@ def reward_values(rewards: SampleRewards, advantage: Advantage) -> dict[str, flo
         "advantage": compared.mean(),
         "advantage_positive": (compared > 0).double().mean(),
         "advantage_rms": compared.square().mean().sqrt(),
-        "no_signal": (rewards.total == rewards.total[:, :1]).flatten(1).all(1).double().mean(),
+        "no_signal": (rewards.total == rewards.total[:, :1]).flatten(1).all(1).double().mean(),  # prefixes included
     }
-    parts = {name: part[:, -num_samples:, -1] for name, part in rewards.parts.items()}         # [B, K] each
+    parts = {name: part[:, -num_samples:, -1] for name, part in rewards.parts.items()}  # of a `Mixture`, [B, K] each
     values |= {f"reward/{name}": part.mean() for name, part in parts.items()}
     if num_samples > 1:
         values["reward_std"] = drawn.std(1).mean()
@@ -142,7 +142,7 @@ def waiting_state(waiting: Waiting) -> list[dict[str, Any]]:
     """Return the samples of all ranks as plain values for a checkpoint, since rank 0 writes the state of every rank."""
     state = []
     for ids, drawn in waiting.items():
-        values = {name: float(value) for name, value in drawn.values.items()}
+        values = {name: float(value) for name, value in drawn.values.items()}  # logged values, some of them tensors
         state.append({"ids": list(ids)} | asdict(drawn.to("cpu")) | {"values": values})
     if not torch.distributed.is_initialized():
         return state

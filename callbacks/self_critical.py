@@ -235,7 +235,7 @@ class SelfCritical(Scheduled):
         """
         options, ids = self.options(module), tuple(batch.ids)
         if ids in self._waiting:
-            drawn = self._waiting.pop(ids).to(next(module.parameters()).device)
+            drawn = self._waiting.pop(ids).to(next(module.parameters()).device)  # on the CPU after resuming
             log_probs = self._log_probs(module, batch, drawn.samples, options)       # [B, K, T]
         else:
             drawn, log_probs = self._draw(module, batch, options)
@@ -247,11 +247,11 @@ class SelfCritical(Scheduled):
         if self.updates > 1:
             gain = clipped_gain(log_probs, drawn.log_probs, drawn.advantage, self.clip)
             unclipped = (log_probs.detach() - drawn.log_probs).exp() * drawn.advantage
-            module.step_values["clipped"] = (gain < unclipped).sum() / drawn.lengths.sum()
+            module.step_values["clipped"] = (gain < unclipped).sum() / drawn.lengths.sum()  # share of tokens
         if self.kl:
             kl_estimate = divergence(log_probs, drawn.reference)                     # [B, K, T]
             module.step_values["kl"] = kl_estimate.detach().sum(-1).mean()
-            gain = gain - self.kl * kl_estimate * drawn.unmasked
+            gain = gain - self.kl * kl_estimate * drawn.unmasked  # 0 in samples that `mask_truncated` masks
         return -gain.sum(-1).mean()
 
     def _log_probs(self, module: Generative, batch: Batch, samples: Samples, options: DecodingOptions) -> Tensor:
@@ -260,14 +260,14 @@ class SelfCritical(Scheduled):
             return module.log_probs(batch, samples, options)
 
     def _draw(self, module: Generative, batch: Batch, options: DecodingOptions) -> tuple[DrawnSamples, Tensor]:
-        """Draw samples, and return them with their advantages, and their log P with gradient, [B, K, T]."""
+        """Draw samples, and return them with advantages and values to log, and their log P with gradient, [B, K, T]."""
         samples = module.sample(batch, options)
         on_host = Samples(samples.tokens.cpu(), samples.lengths.cpu())  # rewards are computed there
         width = int(on_host.lengths.max())                                           # T
         on_host = on_host._replace(tokens=on_host.tokens[..., :width])
         first_sample = int(self.advantage == "greedy")  # the greedy text stands before the samples
         drawn = Samples(samples.tokens[:, first_sample:, :width].contiguous(), samples.lengths[:, first_sample:])
-        # both are started before rewards are computed on the CPU, so that an accelerator works in parallel
+        # log-probabilities are started before rewards are computed on the CPU, so that an accelerator works in parallel
         reference = self.reference.log_probs(batch, drawn, options) if self.kl else None
         log_probs = self._log_probs(module, batch, drawn, options)                   # [B, K, T]
         advantage = self.advantages(module, batch, on_host)                          # [B, K, T]
@@ -314,7 +314,7 @@ class SelfCritical(Scheduled):
         self.seconds["reward"] += time.perf_counter() - started
         self._values = reward_values(rewards, self.advantage)
         self._warn_without_signal(self._values["no_signal"])
-        self._last = batch.ids, rewards
+        self._last = batch.ids, rewards  # read by `last_samples`
         # each token gets the advantage of its sentence; only padding can have a number of Q or more
         return by_sentence.gather(-1, numbers[:, first_sample:].clamp_max(by_sentence.shape[-1] - 1))
 

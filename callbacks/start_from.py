@@ -27,10 +27,10 @@ class StartFrom(Callback):
         self.run = Path(run)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if trainer.ckpt_path is not None:
+        if trainer.ckpt_path is not None:  # a resumed run
             return
         state = read_checkpoint(self.run if self.run.is_file() else best_checkpoint(self.run))
-        state["start"] = True
+        state["start"] = True  # `on_load_checkpoint` of models then leaves the state of callbacks out
         pl_module.on_load_checkpoint(state)  # which may add weights that checkpoints lack
         try:
             trainer.strategy.load_model_state_dict(state)

@@ -48,9 +48,9 @@ class Batch:
     def to(self, device: torch.device | str, non_blocking: bool | None = None) -> Self:
         """Return a copy on a device, except fields marked `on_host`.
 
-        By default, only copies to the CPU (and MPS) are complete on return, as they could be read too early otherwise.
+        By default, copies to the CPU or MPS are complete on return, and others run in parallel with the program.
         """
-        if non_blocking is None:  # as in the call of Lightning
+        if non_blocking is None:  # Lightning calls `to` with the device alone
             non_blocking = torch.device(device).type not in ("cpu", "mps")
         return self._map(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 

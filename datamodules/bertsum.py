@@ -33,8 +33,8 @@ class SentenceData(EncoderData):
     """Base class of DataModules that encode documents as sequences of sentences.
 
     Args:
-        vocab_size: size of a tokenizer that is trained on the corpus, at least 260; with `checkpoint` an upper limit
-            the size of its tokenizer.
+        vocab_size: size of a tokenizer that is trained on the corpus, at least 260; with `checkpoint`, an upper limit
+            of the size of its tokenizer.
         checkpoint: pretrained encoder whose tokenizer is used, see `BertSum`.
         max_source: maximal number of tokens of a document, in whole sentences; None for no limit.
         piece: maximal number of tokens of a sentence after one head symbol; longer sentences are split into pieces,
@@ -62,14 +62,14 @@ class SentenceData(EncoderData):
         return {"version": 1, "max_source": self.max_source, "piece": self.piece}
 
     def encode(self, document: Document) -> dict[str, Any]:
-        pieces = self.tokenizer.pieces(document.sentences, self.piece, self.max_source)  # of whole sentences
+        pieces = self.tokenizer.pieces(document.sentences, self.piece, self.max_source)  # `sentences`: number read
         # The rest is encoded only to count its tokens; counts include head and end symbols of sentences.
         truncated = self.tokenizer.pieces(document.sentences[pieces.sentences :], self.piece).tokens
         counts = count_source(document, len(pieces.tokens), len(pieces.tokens) + len(truncated), pieces.sentences)
         return {
             "tokens": pieces.tokens,
-            "starts": pieces.starts,
-            "owners": pieces.owners,
+            "starts": pieces.starts,  # index of the first token of each piece
+            "owners": pieces.owners,  # index of its sentence
             "sentences": document.sentences[: pieces.sentences],
             "length": len(pieces.tokens),
             TRUNCATION: counts,
@@ -112,7 +112,7 @@ class ExtractiveData(SentenceData):
     Oracle labels are computed with the features, on `num_proc` processes, and kept in the cache with them.
 
     Args:
-        vocab_size, checkpoint, max_source, piece: as in `SentenceData`.
+        vocab_size, checkpoint: as in `SentenceData`, as are `max_source` and `piece`, which are among `shared`.
         oracle_sentences: maximal number of sentences of the oracle summary; None for no limit.
         oracle_stem: whether the oracle compares stems of words.
         oracle_counts: `all` or `set`, see `greedy_oracle`; PreSumm's labels are those of `set` without stems.
@@ -158,11 +158,11 @@ class ExtractiveData(SentenceData):
             )
 
     def encode(self, document: Document) -> dict[str, Any]:
-        """Return the features of a document, with oracle labels and ROUGE scores of its sentences."""
+        """Return the features of a document, named as in `ExtractiveBatch`; `gains` are ROUGE scores of sentences."""
         features = super().encode(document)
         sentences = features["sentences"]
         words = [self.language.tokenize(sentence) for sentence in sentences]
-        usable = [self.min_words <= len(tokens) <= (self.max_words or len(tokens)) for tokens in words]  # or any
+        usable = [self.min_words <= len(tokens) <= (self.max_words or len(tokens)) for tokens in words]  # None: any
         usable = usable if any(usable) else [True] * len(sentences)
         # Sentences that may not be selected are empty for the oracle, so that indices stay the same.
         candidates = [sentence if is_usable else "" for sentence, is_usable in zip(sentences, usable)]
@@ -175,7 +175,7 @@ class ExtractiveData(SentenceData):
             "usable": usable,
             "labels": [int(index in chosen) for index in range(len(sentences))],
             "gains": sentence_scores(candidates, references, language=self.language.code),
-            "shared": [index for pair in pairs_with_common_ngram(words) for index in pair],  # flat, for Arrow
+            "shared": [index for pair in pairs_with_common_ngram(words) for index in pair],  # trigrams; flat, for Arrow
         }
 
     def collate(self, rows: list[dict[str, Any]]) -> ExtractiveBatch:
@@ -189,7 +189,7 @@ class ExtractiveData(SentenceData):
             candidates=pad([[*map(int, row["usable"])] for row in rows]).bool(),
             labels=pad([row["labels"] for row in rows]).float(),
             gains=pad([row["gains"] for row in rows], dtype=torch.float),
-            shared=pair_mask([row["shared"] for row in rows], width),
+            shared=pair_mask([row["shared"] for row in rows], width),  # pairs that share a trigram
             layout=layout_features(sentences, self.language.code),
             sentences=sentences,
         )

@@ -28,11 +28,11 @@ def even_parts(words: int, agents: int) -> list[int]:
 
 
 def paragraph_parts(paragraphs: list[int], agents: int) -> list[int]:
-    """Return the number of words of each part of a text; a part is a sequence of whole paragraphs.
+    """Return the number of words of the part of a text that each agent reads, a sequence of whole paragraphs.
 
-    `paragraphs` are their numbers of words, at least 1. If there are at most as many paragraphs as agents, each is a
-    part. Otherwise a part ends with the paragraph whose end is the closest to a boundary of an even split, such that
-    every agent has a paragraph.
+    `paragraphs` are the numbers of words of the paragraphs, at least 1 each. If there are at most as many paragraphs as
+    agents, each is a part. Otherwise a part ends with the paragraph whose end is the closest to a boundary of an even
+    split, such that every agent has a paragraph.
     """
     agents = min(agents, len(paragraphs))
     ends = [0, *accumulate(paragraphs)]  # ends[i]: number of words in the first i paragraphs
@@ -96,11 +96,10 @@ class CommunicatingAgentsData(WordsData):
         return paragraph_parts(lengths, self.agents)
 
     def arrange(self, sources: list[list[int]], rows: list[dict[str, Any]]) -> tuple[Tensor, Tensor]:
-        """Return `source_extended` [B, M, I] and `lengths` [B, M]: the words of each agent and their number."""
-        lengths = []
-        words_of_agents = []  # B M lists
+        """Return `source_extended`, the word ids of each agent, [B, M, I], and `lengths`, their numbers, [B, M]."""
+        lengths, words_of_agents = [], []  # B lists of M numbers, and B M lists of words
         for source, row in zip(sources, rows):
-            sizes = self.parts(len(source), row["paragraphs"])
+            sizes = self.parts(len(source), row["paragraphs"])  # numbers of words
             sizes += [0] * (self.agents - len(sizes))  # padding for agents without words
             lengths.append(sizes)
             words_of_agents += [source[start:end] for start, end in pairwise(accumulate(sizes, initial=0))]

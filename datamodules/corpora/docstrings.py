@@ -45,8 +45,8 @@ def clusters(texts: Sequence[str], criteria: Iterable[Sequence[Hashable]] = (), 
     """Return clusters of texts: lists of ascending indices, ordered by the first one, with near-duplicates together.
 
     Args:
-        texts: texts to compare by the Jaccard similarity of their shingles, as estimated by MinHash; from 0.5 on, they
-            are near-duplicates.
+        texts: texts to compare by the Jaccard similarity of their shingles, as estimated by MinHash on `num_proc`
+            processes; from 0.5 on, they are near-duplicates.
         criteria: further criteria, each a sequence with a key for each text; texts with equal keys share a cluster.
     """
     from scipy.sparse import coo_array
@@ -55,7 +55,7 @@ def clusters(texts: Sequence[str], criteria: Iterable[Sequence[Hashable]] = (), 
     pairs = list(_similar_pairs(texts, num_proc))
     for keys in criteria:
         first_index: dict[Hashable, int] = {}  # key -> index of the first text with it
-        pairs += [(first_index.setdefault(key, index), index) for index, key in enumerate(keys)]
+        pairs += [(first_index.setdefault(key, index), index) for index, key in enumerate(keys)]  # (i, i) has no effect
     first, second = zip(*pairs) if pairs else ((), ())
     edges = coo_array((np.ones(len(pairs)), (first, second)), shape=(len(texts), len(texts)))  # adjacency matrix
     _, labels = connected_components(edges, directed=False)  # number of the component of each text
@@ -76,10 +76,10 @@ def _similar_pairs(texts: Sequence[str], num_proc: int) -> Iterable[tuple[int, i
     for index, signature in enumerate(signatures):
         text_buckets = [buckets[start, signature.hashvalues[start:end].tobytes()] for start, end in bands]
         for candidate in sorted(set().union(*text_buckets)):  # earlier texts
-            if signature.jaccard(signatures[candidate]) >= _THRESHOLD:
+            if signature.jaccard(signatures[candidate]) >= _THRESHOLD:  # estimated similarity of the sets of 5-grams
                 yield candidate, index
         for bucket in text_buckets:
-            if len(bucket) < _BUCKET:
+            if len(bucket) < _BUCKET:  # limits the time for thousands of copies of a page
                 bucket.append(index)
 
 
@@ -160,8 +160,8 @@ class Docstrings(Corpus):
         """Name (relative to its folder) and path of each Python file to read, sorted."""
         if self.folders is None:
             paths = sysconfig.get_paths()  # `purelib` and `platlib`: site-packages; `stdlib`: standard library
-            required = source_files(_distinct_paths(paths["purelib"], paths["platlib"]), self.packages)
-            return sorted(required + source_files([Path(paths["stdlib"])]))
+            installed = source_files(_distinct_paths(paths["purelib"], paths["platlib"]), self.packages)
+            return sorted(installed + source_files([Path(paths["stdlib"])]))
         for folder in self.folders:
             if not folder.is_dir():
                 raise UserError(f"{folder}: no such folder; give folders with Python files in `folders`")
@@ -185,7 +185,7 @@ def split_by_cluster(docstrings: list[Docstring], num_proc: int = 1) -> dict[str
     bodies = ["\n".join(docstring.body) for docstring in docstrings]
     summaries = [docstring.summary.lower().rstrip(".") for docstring in docstrings]
     max_size = min(_MAX_EVAL, round(_EVAL_SHARE * len(docstrings)))  # of val and of test
-    max_members = max(1, max_size // _MAX_CLUSTER_SHARE)
+    max_members = max(1, max_size // _MAX_CLUSTER_SHARE)  # so that no cluster dominates val or test
     splits: dict[str, list[Docstring]] = {"test": [], "val": [], "train": []}
     groups = clusters(bodies, [summaries, bodies], num_proc=num_proc)
     hashes = [text_digest("\n".join([each.name, each.summary, *each.body])) for each in docstrings]

@@ -20,7 +20,7 @@ RULES = {
 
 
 def clean(value: Any, counts: Counter[str]) -> Any:
-    """Return a text, or nested lists of texts, without the marks of `RULES`; add the numbers of marks to `counts`."""
+    """Return a text, or nested lists of texts, without the marks of `RULES`, and count them; return None unchanged."""
     if isinstance(value, list):
         return [clean(item, counts) for item in value]
     if isinstance(value, str):
@@ -74,8 +74,8 @@ class Fields:
     skip_parts: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("document", "summary"):  # lists as tuples, whose text is part of fingerprints
-            if isinstance(getattr(self, name), list):
+        for name in ("document", "summary"):
+            if isinstance(getattr(self, name), list):  # as a tuple, so that both give the same fingerprint
                 object.__setattr__(self, name, tuple(getattr(self, name)))  # the dataclass is frozen
         for field in fields(self):
             value, choices = getattr(self, field.name), get_args(field.type)
@@ -88,7 +88,7 @@ class Fields:
         return [*dict.fromkeys([self.id or "id", *_as_tuple(self.document), *_as_tuple(self.summary)])]
 
     def record(self, row: dict[str, Any], where: str, number: str) -> Record | BadRecord:
-        """Convert a row to a record without the marks of `RULES`, or to a `BadRecord` if a field is missing or invalid.
+        """Convert a row to a record, without marks of datasets (`RULES`), or to a `BadRecord` if a field is invalid.
 
         `where` is the place of the row for messages, to which the names of its fields are added if it has no summary
         field. `number` is the id of a row without a field `id`.
@@ -133,17 +133,17 @@ def _as_tuple(names: str | tuple[str, ...] | None) -> tuple[str, ...]:
 
 
 def _texts(value: Any, layout: DocumentList | SummaryList) -> list[str | list[str]] | None:
-    """Return the texts (strings or lists of sentences) in the value of a field, or None if it has another type."""
+    """Return the texts (strings or lists of sentences) in a value, or None if its type does not fit (see `Fields`)."""
     if isinstance(value, str):
         return [value]
     if not isinstance(value, list):
         return None
     if all(isinstance(item, str) for item in value):
         if layout == "sentences":
-            return [value]  # one text
-        return None if layout == "tokens" and value else value  # `tokens` needs lists of strings
+            return [value]  # the sentences of one text
+        return None if layout == "tokens" and value else value  # tokens are in lists of lists; an empty list fits
     if all(isinstance(item, list) and all(isinstance(text, str) for text in item) for item in value):
-        return [[" ".join(tokens) for tokens in value]] if layout == "tokens" else value
+        return [[" ".join(tokens) for tokens in value]] if layout == "tokens" else value  # one text, or several
     return None
 
 

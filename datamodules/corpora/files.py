@@ -46,7 +46,7 @@ class Files(Corpus):
                 "`train` and no file for `val`"
             )
         self.val_share = split  # None if no validation documents are taken from `train`
-        val = train if split else val
+        val = train if split else val  # then both splits read all files, and each keeps its documents
         sources = {"train": train, "val": val, "test": test}
         self.paths = {name: [paths] if isinstance(paths, str) else paths for name, paths in sources.items() if paths}
         self.fields = Fields(**fields)
@@ -64,7 +64,7 @@ class Files(Corpus):
                 record = row
                 if not isinstance(row, BadRecord):
                     record = self.fields.record(row, f"{path}:{number}", f"{stem}-{number}")
-                if not self._shares_file(split) or split == self._split_of(record):
+                if not self._shares_file(split) or split == self._split_of(record):  # train and val share the file
                     yield record
 
     def _shares_file(self, split: str) -> bool:

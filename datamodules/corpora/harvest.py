@@ -51,7 +51,7 @@ def summary_and_body(docstring: str) -> tuple[str, list[str]] | None:
     are kept, each on one line, without names and types. Code, tables, links and other sections are removed. None if the
     first paragraph is not prose, or ends with a colon.
     """
-    first, *blocks = re.split(r"\n(?:[ \t]*\n)+", _SECTION_WITHIN.sub("\n\n", docstring.strip()))  # at blank lines
+    first, *blocks = re.split(r"\n(?:[ \t]*\n)+", _SECTION_WITHIN.sub("\n\n", docstring.strip()))  # paragraphs
     if _SIGNATURE.match(first) and blocks:
         first, *blocks = blocks
     summary = _prose(first)
@@ -96,7 +96,7 @@ def _heading(block: str) -> tuple[str | None, bool, str]:
 
 
 def _entries(block: str, numpy_style: bool) -> Iterator[str]:
-    """Yield the descriptions of a block of entries, without names and types."""
+    """Yield the descriptions of a block of entries, such as parameters, without their names and types."""
     for entry in re.split(r"\n(?=\S)", block.strip("\n")):  # continuation lines of an entry are indented
         first_line, _, description = entry.partition("\n")
         description = textwrap.dedent(description)
@@ -106,7 +106,7 @@ def _entries(block: str, numpy_style: bool) -> Iterator[str]:
 
 
 def _unsectioned(block: str) -> Iterator[str]:
-    """Yield the paragraph or the list items of a block outside of sections; nothing for indented blocks: code."""
+    """Yield the paragraph or list items of a block without a heading; nothing for an indented block, which is code."""
     if field := _FIELD.search(block):  # reST fields such as `:param name: text`, at the end of the block
         pieces = _FIELD.split(block[field.start() :])[1:]  # name, text, name, text, ...
         yield from (text for name, text in zip(pieces[::2], pieces[1::2]) if name in ("param", "return", "returns"))
@@ -165,10 +165,10 @@ def source_files(folders: Iterable[Path], packages: Collection[str] | None = Non
         for parent, subfolders, names in os.walk(folder):
             excluded = set()
             if Path(parent) == folder and packages is None:
-                excluded = _OURS
+                excluded = _OURS  # packages of this project, which may be installed there
             elif Path(parent) == folder:  # only the given packages, and no modules next to them
                 excluded, names = set(subfolders).difference(packages), []
-            # `os.walk` does not enter the folders that are removed from this list
+            # `os.walk` does not enter folders that are removed from this list: tests, and copies of other packages
             subfolders[:] = [name for name in subfolders if name not in _LEFT_OUT | excluded]
             paths = [Path(parent, name) for name in names if name.endswith(".py") and not name.startswith("test_")]
             files += [(path.relative_to(folder).as_posix(), path) for path in paths if path.is_file()]
@@ -203,7 +203,7 @@ def docstring_of_module(file: tuple[str, Path]) -> list[Docstring]:
     summary = "" if prose is None else prose[0]
     if not MIN_SUMMARY <= len(summary.split()) <= MAX_SUMMARY:
         return []
-    parts = dict(_definitions(tree, ""))  # of definitions with the same name, the last one
+    parts = dict(_definitions(tree, prefix=""))  # by name: of definitions with the same name, the last one
     if len(parts) < MIN_FUNCTIONS:
         return []
     return [Docstring(_module_name(name), f"{path}:{tree.body[0].lineno}", summary, tuple(parts.values()))]

@@ -119,7 +119,7 @@ class Hub(Corpus):
         splits = source.splits | _not_none({"train": train, "val": val, "test": test})
         fields = replace(source.fields, **_not_none(fields))
         self.source = replace(source, fields=fields, splits=splits, **_not_none(location))
-        self._in_sources = name in SOURCES
+        self._in_sources = name in SOURCES  # then its splits are known without the network
         self._loaded: dict[str, Dataset | IterableDataset] = {}  # by split, filled on first use
 
     def splits(self) -> list[str]:
@@ -164,7 +164,7 @@ class Hub(Corpus):
         return f"hub {location} {digest.hexdigest()} {sorted(asdict(source.fields).items())}{part}"
 
     def _stream_version(self) -> str:
-        """Return the commit of a repository, or the sizes and times of the files of a local folder as text."""
+        """Return what identifies streamed data: the commit, or sizes and times of the files of a local folder."""
         source, folder = self.source, Path(self.source.name)
         if folder.is_dir():
             files = {path: path.stat() for path in sorted(folder.rglob("*")) if path.is_file()}

@@ -189,7 +189,7 @@ def _parquet(path: Path, fields: list[str]) -> Iterator[tuple[int, Row]]:
                 if column.total_uncompressed_size > max(LONGEST_LINE, LARGEST_RATIO * column.total_compressed_size):
                     problem = f"unpacks to more than {LARGEST_RATIO} times its size, as no text does"
                     raise UserError(f"{path}: {problem}; check what the file holds")
-        for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns or None):
+        for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns or None):  # None: all
             for row in map(batch.slice, range(len(batch)), repeat(1)):
                 number += 1
                 if row.nbytes > LONGEST_LINE:
@@ -199,7 +199,7 @@ def _parquet(path: Path, fields: list[str]) -> Iterator[tuple[int, Row]]:
                 except UnicodeDecodeError as error:  # Arrow does not check this
                     yield number, _not_utf8(f"{path}:{number}", error.object[error.start])
                 else:
-                    yield number, values if len(columns) == len(fields) else values | unread  # for a message
+                    yield number, values if len(columns) == len(fields) else values | unread  # a message lists them
 
 
 def _not_utf8(where: str, byte: int, until: str = "") -> BadRecord:

@@ -102,7 +102,7 @@ class ParallelText(Corpus):
     ) -> None:
         self.prefixes = {name: path for name, path in (("train", train), ("val", val), ("test", test)) if path}
         self.source, self.target, self.separator = source, target, separator
-        self.fields = Fields(
+        self.fields = Fields(  # a line has no paragraphs
             paragraphs="none", document_sentences=document_sentences, summary_sentences=summary_sentences
         )
 
@@ -124,7 +124,7 @@ class ParallelText(Corpus):
                     raise UserError(f"{shorter}: {problem}; give files with a line for each document")
                 if number == 1:
                     lines = [line.removeprefix(BOM_UTF8) for line in lines]
-                yield self._record(lines, f"{paths[0]}:{number}", f"{stem}-{number}")
+                yield self._record(lines, where=f"{paths[0]}:{number}", name=f"{stem}-{number}")
 
     def _record(self, lines: Sequence[bytes], where: str, name: str) -> Record | BadRecord:
         """Convert a line of the documents, and of the references if there are any, to a record with id `name`."""

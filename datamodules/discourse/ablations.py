@@ -60,7 +60,7 @@ class RandomDiscourse(ParserDiscourse):
 
     _table: Tensor | None = None  # codes for the longest document so far or more EDUs, [T, 2 half_width + 1, R]
 
-    def codes(self, parse: DiscourseParse, size: int) -> Tensor:
+    def codes(self, parse: DiscourseParse, size: int) -> Tensor:  # of the first `size` EDUs
         if self._table is None or parse.size > len(self._table):
             num_edus = max(64, 1 << (parse.size - 1).bit_length())  # a power of two, so that the table rarely grows
             self._table = encode(random_ldd(num_edus, self.half_width, len(parse.relations), self.seed))
@@ -129,10 +129,10 @@ def document_seed(seed: int, text_digest: str) -> int:
 
 
 def permute_pairs(codes: Tensor, seed: int) -> Tensor:
-    """Permute the codes of an LDD, [E, 2b + 1, R], uniformly over the pairs of EDUs in its band.
+    """Permute the codes (bytes) of an LDD of E EDUs and R relations, [E, 2b + 1, R], over the pairs in its band.
 
-    The codes of a pair for all relations stay together, so that each relation keeps the distribution of its values. The
-    diagonal and pairs outside the document stay zero.
+    All permutations are equally likely. The codes of a pair for all relations stay together, so that each relation
+    keeps the distribution of its values. The diagonal and pairs outside the document stay zero.
     """
     is_pair = inside(len(codes), codes.shape[1] // 2)  # [E, 2b + 1]
     pair_codes = codes[is_pair]  # [pairs, R]
@@ -143,7 +143,7 @@ def permute_pairs(codes: Tensor, seed: int) -> Tensor:
 
 
 def fit_to_size(codes: Tensor, size: int, half_width: int) -> Tensor:
-    """Fit the codes of an LDD to another number of EDUs: [F, 2c + 1, R] -> [E, 2b + 1, R], c at least min(b, F - 1).
+    """Fit the codes of an LDD with R relations from F to E EDUs: [F, 2c + 1, R] -> [E, 2b + 1, R], c >= min(b, F - 1).
 
     A longer LDD is truncated. A shorter one is stretched: EDU i of E gets the values of EDU floor(i F / E) of F, which
     keeps relative positions. EDUs with the same source EDU get the zeros of its diagonal, so they are unrelated.
@@ -152,7 +152,7 @@ def fit_to_size(codes: Tensor, size: int, half_width: int) -> Tensor:
     source_edu = torch.arange(size) * min(source_size, size) // size  # [E]
     column_edu = (torch.arange(size)[:, None] + torch.arange(-half_width, half_width + 1)).clamp(0, size - 1)
     offset = source_edu[column_edu] - source_edu[:, None]  # distance of the source EDUs, [E, 2b + 1], at most b
-    fitted = codes[source_edu[:, None], (source_half + offset).clamp(0, 2 * source_half)]  # [E, 2b + 1, R]
+    fitted = codes[source_edu[:, None], source_half + offset]  # [E, 2b + 1, R]
     return fitted * inside(size, half_width).unsqueeze(-1)
 
 

@@ -30,15 +30,15 @@ class MissingParse(UserError):
 def parse_key(request: ParseRequest, fingerprint: str, rows: str, band: int) -> str:
     """Return the cache key of a parse: SHA-256 of everything that it depends on.
 
-    These are the text, its sentences, paragraphs and EDUs, the parser (`fingerprint`), the settings of the LDD (`rows`
-    and the half-width `band`), and the version of the cache, but not the id of the document.
+    These are the text, its sentences, paragraphs and EDUs, the parser (`fingerprint`), the settings of the LDD (`rows`,
+    see `tree_ldd`, and the half-width `band`), and the version of the cache, but not the id of the document.
     """
     inputs = [VERSION, fingerprint, rows, band, request.sentences, request.paragraphs, request.edus, request.text]
     return text_digest(json.dumps(inputs))
 
 
 class ParseCache:
-    """Cache of parses in a folder, which need not exist yet.
+    """Cache of parses by `parse_key`, a hash of all that they depend on, in shards in a folder that may not exist yet.
 
     Raises:
         UserError: if the folder is not a cache of parses, or has another version of the format.
@@ -48,7 +48,7 @@ class ParseCache:
         self.folder = Path(folder)
         self._shards: dict[Path, Shard] = {}  # intact shards
         self._broken: dict[Path, str] = {}  # damaged shards, with the reason
-        self._shards_of: dict[str, list[Path]] = {}  # by key of a parse; writers may have stored it several times
+        self._shards_of: dict[str, list[Path]] = {}  # by key of a parse, which several writers may have stored
         self._verified: set[tuple[Path, str]] = set()  # (shard, key) of documents verified in this process
         self._check_manifest()
         self.refresh()
@@ -108,7 +108,7 @@ class ParseCache:
         while deep and num_damaged != len(self._broken):
             num_damaged = len(self._broken)
             for key in keys:
-                self._find(key)
+                self._find(key)  # removes damaged shards from the list
         return [key for key in keys if key not in self]
 
     def get(self, key: str, id: str | None = None) -> DiscourseParse:
@@ -190,8 +190,8 @@ class ParseCache:
                 if NAME.fullmatch(path.name):  # files of other programs keep their names
                     with suppress(FileNotFoundError):  # another process renamed it first
                         path.rename(path.with_name(f"{path.name}.broken"))
-            # Write a test file, because permissions do not tell whether the disk is full or read-only. This also
-            # removes the temporary files of killed writers.
+            # Write a test file, because permissions do not tell whether the disk is full or read-only.
+            # `durable_write` also removes the temporary files of killed writers, whose names begin with WRITING.
             shards.durable_write(self.folder / f"{WRITING}try", b"")
             (self.folder / f"{WRITING}try").unlink(missing_ok=True)
         except OSError as error:
@@ -213,12 +213,12 @@ class ShardWriter(AbstractContextManager):
     def __init__(
         self, cache: ParseCache, rank: int = 0, documents: int = 1000, megabytes: float = 64, seconds: float = 60
     ) -> None:
-        self.cache, self.rank = cache, rank
+        self.cache, self.rank = cache, rank  # names of shards tell the rank that wrote them
         self.documents, self.megabytes, self.seconds = documents, megabytes, seconds
-        self.waiting: dict[str, DiscourseParse] = {}
+        self.waiting: dict[str, DiscourseParse] = {}  # the buffer, by key of the parse (`ParseCache`)
         self._size = 0  # bytes in the buffer
         self._buffered_since = 0.0  # time of the oldest parse in the buffer
-        cache.prepare()
+        cache.prepare()  # creates the folder, renames damaged shards, and tests whether a file can be written
 
     def __exit__(self, *_: object) -> None:
         self.flush()

@@ -26,7 +26,7 @@ def inside(size: int, band: int) -> Tensor:
 
 
 def to_dense(band: Tensor) -> Tensor:
-    """Return the dense LDD of a band, [E, 2b + 1, R] -> [E, E, R]; raise ValueError if b < E - 1 excludes pairs."""
+    """Expand the band of an LDD to all pairs of E EDUs, [E, 2b + 1, R] -> [E, E, R]; ValueError if b < E - 1."""
     size, half_width = band.shape[0], band.shape[1] // 2
     if half_width < size - 1:
         raise ValueError(f"a band of {half_width} EDUs to each side does not include all pairs of {size} EDUs")
@@ -115,7 +115,7 @@ def tree_ldd(
 
 
 def tree_gamma(tree: Tensor, size: int, rows: Rows = "side", probability: Tensor | None = None) -> Tensor:
-    """Return gamma of a tree, see `tree_ldd`: (1 / E) sum over EDUs b, relations l of p(a, b, l) per EDU a, [E]."""
+    """Return gamma of a tree, (1 / E) sum_b,l p(a, b, l) for each EDU a, [E]; p and arguments as in `tree_ldd`."""
     start, split, end, nuclearity = tree[:, :4].long().unbind(1)  # each [E - 1]
     value = torch.ones(len(tree)) if probability is None else probability.float()
     change = torch.zeros(size + 1)  # difference between the sums of an EDU and the EDU before it

@@ -49,7 +49,7 @@ class ParserFeatures:
 def parser_features(
     request: Request, edus: Sequence[Offsets], subwords: Subwords | None, nodes: Sequence[Node] = (), name: str = ""
 ) -> ParserFeatures:
-    """Return the features of a text with at least one EDU; `name` is its id.
+    """Return the features of a text with at least one EDU; `name` is its id, and `nodes` is its gold tree, if any.
 
     Tokens are those of the tokenizer `subwords` of the parser's encoder, or hashed words if it is None.
 
@@ -71,7 +71,7 @@ def parser_features(
         token_edus=align(torch.tensor(offsets).reshape(-1, 2), torch.tensor(edus, dtype=torch.int32)),
         sentence=_unit_of(edus, sentence_starts(request, name)),
         paragraph=_unit_of(edus, paragraph_starts),
-        nodes=torch.tensor(nodes, dtype=torch.long).reshape(-1, 4),
+        nodes=torch.tensor(nodes, dtype=torch.long).reshape(-1, 4),  # also without nodes: [0, 4]
     )
 
 
@@ -101,7 +101,7 @@ class ParserBatch(Batch):
         for number, text in enumerate(texts):
             edu_tokens.append(torch.bincount(text.token_edus[text.token_edus >= 0], minlength=text.size))  # [E]
             text_index = torch.full_like(text.nodes[:, :1], number)  # [E - 1, 1]
-            nodes.append(torch.cat([text_index, text.nodes], 1))  # [E - 1, 5]
+            nodes.append(torch.cat([text_index, text.nodes], 1))  # (text, start, split, end, class), [E - 1, 5]
         return cls(
             ids=[text.id for text in texts], digests=[text.digest for text in texts],
             references=[[] for _ in texts],  # none: a parser does not summarize

@@ -30,11 +30,11 @@ class ParseRequest:
 
     @classmethod
     def of(cls, document: Document, edus: Sequence[tuple[int, int]] | None = None) -> Self:
-        """Build the request for a document, in whose text spaces separate sentences, and blank lines separate parts."""
+        """Build the request for a document; `edus` are offsets of EDUs, None if the parser is to segment the text."""
         ends = document.sentence_ends
         sentences = [(end - len(sentence), end) for sentence, end in zip(document.sentences, ends)]
         lengths = [len(" ".join(sentences_of_part)) for sentences_of_part in document.parts]
-        starts = accumulate((length + len("\n\n") for length in lengths), initial=0)
+        starts = accumulate((length + len("\n\n") for length in lengths), initial=0)  # between blank lines
         paragraphs = [(start, start + length) for start, length in zip(starts, lengths)]
         offsets = None if edus is None else tuple((int(start), int(end)) for start, end in edus)
         return cls(document.id, document.text, tuple(sentences), tuple(paragraphs), offsets)
@@ -75,7 +75,8 @@ class DiscourseParse:
             tree: nodes of the best tree, [E - 1, 5], in any order.
             band: band of the LDD, float [E, 2b + 1, R] on any device; values on the diagonal and outside the document
                 are ignored, a half-width above E - 1 is reduced to it.
-            gamma: see the attribute; computed from the band by default, which must then include every pair of EDUs.
+            rows: which EDUs have probability, `side` or `nucleus`, see `distributions.tree_ldd`.
+            gamma: importance of each EDU, [E]; computed by default from the band, which must then include every pair.
 
         Raises:
             ValueError: if there is no EDU, EDUs overlap or leave the text, the tree or the band is invalid, or gamma
@@ -120,13 +121,13 @@ class DiscourseParse:
     def band(self, half_width: int, variant: Variant = "full") -> Tensor:
         """Return the LDD band, float32 [E, 2b + 1, R], of a half-width b in EDUs.
 
-        Entry [i, b + d, l] is p(edu_i, edu_(i + d), l), zero on the diagonal and outside.
+        Entry [i, b + d, l] is p(edu_i, edu_(i + d), l), zero for d = 0 and outside the document.
 
         Args:
             variant: `full`, the distribution over trees; `one_best`, the LDD of the best tree, zeros and ones.
 
         Raises:
-            ValueError: if `full` is narrower than the half-width, and the document has pairs that it lacks.
+            ValueError: with `full`, if the stored band is narrower than b, and lacks pairs of the document.
         """
         if variant == "one_best":
             return distributions.tree_ldd(self.tree, self.size, len(self.relations), self.rows, half_width)

@@ -44,15 +44,15 @@ def read(text: str, name: str) -> list[TreebankDocument]:
     """Return the documents of a file, each after `# newdoc id = ...`; without it, one document named like the file.
 
     The text is that of words, or of ranges such as `1-2`, followed by a space unless SpaceAfter=No; a paragraph
-    (`# newpar`) begins on a new line. The tree is built from dependencies and depths; secondary edges (after
-    a semicolon) and signals are ignored.
+    (`# newpar`) begins on a new line. The tree is built from dependencies and depths (the order of
+    attachment to a head); secondary edges (after a semicolon) and signals are ignored.
 
     Raises:
         TreebankError: if a line does not have 10 columns, `Discourse=` is missing, invalid, without a depth or not
             numbered consecutively, words are blanked out, or the dependencies are not a tree; the message has the line.
     """
     documents = []
-    reading = _Reading(f"{name}:1", PurePath(name.removesuffix(".gz")).stem)
+    reading = _Reading(f"{name}:1", PurePath(name.removesuffix(".gz")).stem)  # the text and edges of a document so far
     for number, line in enumerate(text.split("\n"), 1):
         line = line.rstrip("\r")  # line ends of Windows
         where = f"{name}:{number}"
@@ -77,7 +77,7 @@ def read(text: str, name: str) -> list[TreebankDocument]:
 
 
 def _document(reading: _Reading) -> TreebankDocument:
-    """Validate a document after its last line; each word with Discourse= begins an EDU."""
+    """Build and validate a document after its last line; each word with Discourse= begins an EDU."""
     reading.end_sentence()
     location = f"{reading.where}: {reading.id}"
     if not reading.edges:
@@ -112,9 +112,9 @@ def _read_word(line: str, where: str, reading: _Reading) -> None:
 
 
 def _add_word(identifier: str, form: str, space_after: str, reading: _Reading) -> int:
-    """Append a word or the text of a range of words, not the words inside a range; return its first character."""
+    """Append a word or a range such as `1-2`, but not the words inside a range; return the index of its start."""
     if identifier.isdecimal() and int(identifier) <= reading.range_end:
-        start = min(reading.range_start + reading.inner, len(reading.text) - 1)  # words may be longer than it
+        start = min(reading.range_start + reading.inner, len(reading.text) - 1)  # words may exceed the range
         reading.inner += len(form)
         return start
     start = len(reading.text) + len(reading.space)
@@ -145,7 +145,7 @@ def _edge(entry: str, where: str, number: int) -> re.Match:
 
 def _tree(reading: _Reading) -> Tree:
     """Build the tree from the edges of all EDUs, which are numbered from 1 in the file."""
-    heads, relations, kinds, depths = [], [], [], []  # arguments of `from_dependencies`
+    heads, relations, kinds, depths = [], [], [], []  # arguments of `from_dependencies`, one value for each EDU
     for _, where, edge in reading.edges:
         depths.append(int(edge["depth"]))
         if not edge["head"]:
@@ -158,7 +158,7 @@ def _tree(reading: _Reading) -> Tree:
             raise TreebankError(f"{where}: {reading.id}: the head {edge['head']} does not exist")
         heads.append(head)
         relations.append(edge["relation"])
-        kinds.append("m" if edge["nucleus"] else "s")
+        kinds.append("m" if edge["nucleus"] else "s")  # a further nucleus, or a satellite
     try:
         return from_dependencies(heads, relations, kinds, depths)
     except TreeError as error:

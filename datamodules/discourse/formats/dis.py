@@ -100,8 +100,8 @@ def _bracketed(text: str, name: str) -> _Bracket:
 
 def _tokens(text: str) -> Iterator[tuple[str, bool, int]]:
     """Yield (token, whether it is a quoted text `_!...!_`, line from 1) for all brackets, words and quoted texts."""
-    text = ERROR_MARK.sub("", text)
-    line, position = 1, 0
+    text = ERROR_MARK.sub("", text)  # marks of the annotation tool
+    line, position = 1, 0  # of the last token
     for match in TOKEN.finditer(text):
         line += text.count("\n", position, match.start())
         position = match.start()
@@ -110,17 +110,17 @@ def _tokens(text: str) -> Iterator[tuple[str, bool, int]]:
 
 
 def _node(bracket: _Bracket, extents: dict[int, tuple[int, int]], name: str) -> Node:
-    """Return the node of a bracket with children, whose first and last EDUs are `extents`; `name` is the file."""
+    """Return the node of a bracket in the file `name`; `extents` are (first, last) EDU of its children, by `id()`."""
     children = [extents[id(child)] for child in bracket.children]
     nuclearity = "".join(ROLES[child.name] for child in bracket.children)
     relations = []
     for child in bracket.children:
         relation = child.find("rel2par")
-        is_root = not ROLES[child.name]
+        is_root = not ROLES[child.name]  # a root inside another node is an error
         if is_root or relation is None or len(relation.values) != 1:
             raise TreebankError(f"{name}:{child.line}: a {child.name} inside another node without (rel2par ...)")
         relations.append(relation.values[0])
-    if nuclearity.count("N") == 1:
+    if nuclearity.count("N") == 1:  # then the satellites have the relations, and the nucleus has `span`
         nucleus = nuclearity.index("N")
         if relations[nucleus].lower() != SPAN:
             problem = f"the only nucleus has the relation {relations[nucleus]} instead of `span`"
@@ -152,7 +152,7 @@ def _text(bracket: _Bracket, name: str) -> str:
 
 
 def _document(identifier: str, edu_texts: list[str], tree: Tree, name: str) -> TreebankDocument:
-    """Join EDUs to a document; EDUs with <P> at the end are the last of their paragraph."""
+    """Join EDUs to the document of the file `name`; EDUs with <P> at the end are the last of their paragraph."""
     text, edus = join_edus([edu_text.removesuffix(PARAGRAPH_END).rstrip() for edu_text in edu_texts])
     last_edus = [edu for edu, edu_text in enumerate(edu_texts) if edu_text.endswith(PARAGRAPH_END)]
     if last_edus and last_edus[-1] != len(edu_texts) - 1:

@@ -62,7 +62,7 @@ def read(text: str, name: str) -> list[TreebankDocument]:
 
 
 def _units(root: ElementTree.Element, name: str) -> dict[str, _Unit]:
-    """Return the segments and groups of the file `name` by their ids, in the order of the file; they are not linked."""
+    """Return the segments and groups of the file `name` by their ids, in the order of the file, for `_link`."""
     units: dict[str, _Unit] = {}
     num_edus = 0
     for element in root.iter():
@@ -119,11 +119,11 @@ def _nuclear_relation(unit: _Unit, children: list[_Unit], relation_types: dict[s
     if unit.kind == SPAN:
         candidates = [name for name in candidates if candidates.count(name) > 1]  # a single child may be a satellite
     only_multinuclear = [name for name in candidates if relation_types.get(name) == {"multinuc"}]
-    return Counter(only_multinuclear or candidates).most_common(1)[0][0] if candidates else SPAN
+    return Counter(only_multinuclear or candidates).most_common(1)[0][0] if candidates else SPAN  # the most frequent
 
 
 def _nodes(root: _Unit) -> list[Node]:
-    """Return the nodes of the tree, children before parents: per unit one over nuclei, and one that adds satellites."""
+    """Return the nodes of the tree, children first: for each unit, one over its nuclei and one with its satellites."""
     order = [root]  # parents before children; recursion would fail for deep trees
     for unit in order:
         order += unit.nuclei + unit.satellites
@@ -131,16 +131,16 @@ def _nodes(root: _Unit) -> list[Node]:
     extents: dict[str, Extent] = {}  # first and last EDU of each unit with all units attached to it
     for unit in reversed(order):
         nuclei = [(extents[nucleus.id], "N", nucleus.relation) for nucleus in unit.nuclei]
-        extent = (unit.edu, unit.edu) if unit.edu >= 0 else _node(nuclei, unit, nodes)
+        extent = (unit.edu, unit.edu) if unit.edu >= 0 else _node(nuclei, unit, nodes)  # of one EDU, or of a group
         if unit.satellites:
             satellites = [(extents[satellite.id], "S", satellite.relation) for satellite in unit.satellites]
-            extent = _node([(extent, "N", SPAN), *satellites], unit, nodes)
+            extent = _node([(extent, "N", SPAN), *satellites], unit, nodes)  # the nucleus is the unit itself
         extents[unit.id] = extent
     return nodes
 
 
 def _node(children: list[tuple[Extent, str, str]], unit: _Unit, nodes: list[Node]) -> Extent:
-    """Append the node over children (extent, N or S, relation) unless there is only one; return their joint extent."""
+    """Append the node over children (extent, N or S, relation), unless there is only one; return their joint extent."""
     extents, letters, relations = zip(*sorted(children), strict=True)  # in the order of the text
     for (_, end), (start, _) in pairwise(extents):
         if start != end + 1:
