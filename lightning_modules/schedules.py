@@ -21,10 +21,9 @@ def training_steps(trainer: Trainer) -> int:
     # afterwards, the position of the data is not restored, and a resumed run starts its epoch from the first batch
     reload_training_data(trainer)
     if not isfinite(steps):
-        raise UserError(
-            "the schedule of the learning rate needs the number of steps, which is not limited; set "
-            "trainer.max_steps or trainer.max_epochs, in addition to trainer.max_time if it ends by time"
-        )
+        problem = "the schedule of the learning rate needs the number of steps, which is not limited"
+        remedy = "set trainer.max_steps or trainer.max_epochs, in addition to trainer.max_time if it ends by time"
+        raise UserError(f"{problem}; {remedy}")
     return int(steps)
 
 
@@ -75,14 +74,14 @@ def two_rates(
 ) -> dict[str, Any]:
     """Return the result of `configure_optimizers`: AdamW with separate rates for encoder and other parameters.
 
-    `steps` is `steps_needed`. With `decay_vectors` vectors such as biases decay as matrices do. Without `encoder` all
-    parameters have the rate `options.lr`.
+    `steps` is the number of optimizer steps, see `steps_needed`. With `decay_vectors` vectors such as biases decay as
+    matrices do. Without `encoder` all have the rate `options.lr`; an `encoder` needs `EncoderAdamWOptions`.
     """
     encoder_parameters, others = split_parameters(module, encoder)
     parts = [(others, options.lr, options.warmup_steps)]
     if isinstance(options, EncoderAdamWOptions):
         warm_up = options.warmup_steps if options.encoder_warmup_steps is None else options.encoder_warmup_steps
-        parts.insert(0, (encoder_parameters, options.encoder_lr, warm_up))
+        parts.insert(0, (encoder_parameters, options.encoder_lr, warm_up))  # first, as in saved optimizer states
     groups, factors = [], []  # parameter groups, and the schedule of each
     for parameters, peak, warm_up in parts:
         for is_matrix in (True, False):

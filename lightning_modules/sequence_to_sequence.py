@@ -64,10 +64,10 @@ class SequenceToSequence(Summarizer):
         """Shift targets [..., T] right by the start symbol."""
         return torch.cat([torch.full_like(target[..., :1], self.start), target[..., :-1]], -1)
 
-    def _token_log_probs(self, batch: Batch, tokens: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def _token_log_probs(self, batch: Batch, tokens: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Return log P of tokens [B, K, T] at N flat positions, and the mean of log P over the vocabulary, [N] each."""
         states, mask = self.encode(batch)
-        return self.decoder.log_probs(states, mask, self.decoder_inputs(tokens), tokens, rows, self.num_outputs)
+        return self.decoder.log_probs(states, mask, self.decoder_inputs(tokens), tokens, positions, self.num_outputs)
 
     def distribution(self, batch: Batch, tokens: Tensor) -> Callable[[Tensor], Tensor]:
         """Return a function from flat positions [n] in tokens [B, K, T] to log P of every token there, [n, V]."""
@@ -86,15 +86,15 @@ class SequenceToSequence(Summarizer):
         return (padded.view_as(batch.target).sum(1) / batch.target_lengths).mean()  # [B, T] -> scalar
 
     def log_probs(self, batch: Batch, samples: Samples, options: DecodingOptions | None = None) -> Tensor:
-        """Return log P of samples, [B, K, T], 0 after `lengths`; with `options` under the distribution of `sample`."""
+        """Return log P of samples, [B, K, T], 0 after their end; with `options`, as `sample` draws with them."""
         tokens, lengths = samples
         if options is not None:
             distribution = self.distribution(batch, tokens)
             return rescore(distribution, tokens, lengths, self.tokenizer.stop, options, self.forbidden(options))
-        real = torch.arange(tokens.shape[-1], device=tokens.device) < lengths.unsqueeze(-1)  # [B, K, T]
-        rows = real.flatten().nonzero().squeeze(1)
-        log_probs = self._token_log_probs(batch, tokens, rows)[0]
-        return log_probs.new_zeros(tokens.numel()).index_copy(0, rows, log_probs).view(tokens.shape)
+        is_token = torch.arange(tokens.shape[-1], device=tokens.device) < lengths.unsqueeze(-1)  # [B, K, T]
+        positions = is_token.flatten().nonzero().squeeze(1)                           # [N]
+        log_probs, _ = self._token_log_probs(batch, tokens, positions)
+        return log_probs.new_zeros(tokens.numel()).index_copy(0, positions, log_probs).view(tokens.shape)
 
     def generate(self, batch: Batch, options: DecodingOptions) -> Hypotheses:
         """Run beam search, or sampling with `options.sample`, in eval mode."""

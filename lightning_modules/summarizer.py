@@ -142,10 +142,9 @@ class Summarizer(LightningModule, ABC):
         """Raise a `UserError` if a DataModule makes batches that this model does not read."""
         data_type = getattr(data, "batch_type", Batch)  # no DataModule (None), or a foreign one, has no type and passes
         if data_type is not Batch and not issubclass(data_type, self.batch_type):
-            raise UserError(
-                f"{type(self).__name__} reads {self.batch_type.__name__}, but {type(data).__name__} makes "
-                f"{data_type.__name__}; give --data the DataModule of the same paper, as in experiments/configs"
-            )
+            problem = f"reads {self.batch_type.__name__}, but {type(data).__name__} makes {data_type.__name__}"
+            remedy = "give --data the DataModule of the same paper, as in experiments/configs"
+            raise UserError(f"{type(self).__name__} {problem}; {remedy}")
 
     def set_language(self, code: str) -> None:
         """Set the language in which summaries are split into sentences and scored, with new ROUGE metrics for it."""
@@ -158,10 +157,9 @@ class Summarizer(LightningModule, ABC):
     def set_tokenizer(self, tokenizer: Any) -> None:
         """Set the vocabulary or tokenizer; a `UserError` if it is larger than `vocab_size`."""
         if len(tokenizer) > self.vocab_size:
-            raise UserError(
-                f"the tokenizer has {len(tokenizer)} tokens but model.vocab_size is {self.vocab_size}; "
-                "raise --model.vocab_size, or give --data.tokenizer_dir the `text` folder of the run"
-            )
+            problem = f"the tokenizer has {len(tokenizer)} tokens but model.vocab_size is {self.vocab_size}"
+            remedy = "raise --model.vocab_size, or give --data.tokenizer_dir the `text` folder of the run"
+            raise UserError(f"{problem}; {remedy}")
         self.tokenizer = tokenizer
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -176,21 +174,17 @@ class Summarizer(LightningModule, ABC):
         A new run that starts from the weights of another run (`StartFrom`, which sets `checkpoint["start"]`) keeps the
         loss weights of its config, because callbacks of the other run may have set them to 0.
         """
-        saved_vocabulary = checkpoint.get("text")
+        saved_vocabulary = checkpoint.get("text")  # the state of the tokenizer
         if saved_vocabulary is not None and self.tokenizer is not None and saved_vocabulary != self.tokenizer.state():
-            raise UserError(
-                "the vocabulary of the data is not the one this checkpoint was trained with; "
-                "give --data.tokenizer_dir the `text` folder of the run"
-            )
+            problem = "the vocabulary of the data is not the one this checkpoint was trained with"
+            raise UserError(f"{problem}; give --data.tokenizer_dir the `text` folder of the run")
         model_state, saved_state = self.state_dict(), checkpoint["state_dict"]
         for name in sorted(model_state.keys() | saved_state.keys()):
             saved_shape = list(saved_state[name].shape) if name in saved_state else "absent"
             shape = list(model_state[name].shape) if name in model_state else "absent"
             if saved_shape != shape:
-                raise UserError(
-                    f"the checkpoint does not fit the model: {name} is {saved_shape} there and {shape} here; "
-                    "give the --model arguments that the run's config.yaml has"
-                )
+                problem = f"the checkpoint does not fit the model: {name} is {saved_shape} there and {shape} here"
+                raise UserError(f"{problem}; give the --model arguments that the run's config.yaml has")
         if not checkpoint.get("start"):
             self.loss_weights.update(checkpoint.get("loss_weights", {}))
 
@@ -198,9 +192,9 @@ class Summarizer(LightningModule, ABC):
         """Write pretrained parts in the format of `transformers`, with the tokenizer, to the folder of `precis export`.
 
         Returns:
-            New values of the model's config, paths relative to `folder`, by the name of the argument that named a
-            pretrained model (such as `encoder.checkpoint`); the argument of the DataModule is called as the last part
-            (`checkpoint`) and gets the same path. Empty for a model without pretrained parts.
+            For each argument that named a pretrained model, such as `encoder.checkpoint`, the path of the written part
+            relative to `folder`. It replaces the value in the config, also that of the DataModule's argument with the
+            last part of the name (`checkpoint`). Empty for a model without pretrained parts.
         """
         return {}
 
@@ -249,7 +243,7 @@ class Summarizer(LightningModule, ABC):
         summarized = self._summarized * self.trainer.world_size  # all ranks have summarized equally many documents
         if is_fitting and 0 <= self.val_summaries <= summarized:  # a negative `val_summaries` stands for all
             return []
-        self._summarized += batch.batch_size
+        self._summarized += batch.batch_size  # 0 again at the start of each validation
         return self._score(batch, "val")
 
     def test_step(self, batch: Batch, batch_idx: int) -> list[Summary]:
@@ -279,7 +273,7 @@ class Summarizer(LightningModule, ABC):
         if scored:
             predictions = [summary.sentences for summary in scored]
             self.rouge[stage].update(predictions, [summary.references for summary in scored])
-        words = [length_words(summary.text) for summary in summaries]
+        words = [length_words(summary.text) for summary in summaries]  # also in scripts without spaces
         means = {
             "length": sum(map(len, words)) / len(words),
             "repeated_trigrams": sum(map(repeated_ngrams, words)) / len(words),

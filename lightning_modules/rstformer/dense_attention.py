@@ -33,7 +33,7 @@ def attend(
     key_edu: Tensor,
     dropout: float,
 ) -> Tensor:
-    """Return the attention of queries to keys through all of their scores, [B, H, Q, D]; the mean if all are hidden.
+    """Return dense attention of queries to keys, [B, H, Q, D]; a query that sees no key gets the mean of all values.
 
     Queries, divided by sqrt(D), are [B, H, Q, D], keys and values [B, H, K, D]. `visible` is False where a query does
     not see a key, [B, Q, K]; the EDUs of queries and keys are -1 for none, [B, Q] and [B, K].
@@ -43,13 +43,13 @@ def attend(
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))  # half precision is too coarse
         if table is not None:
             scores = with_discourse(scores, table, query_edu, key_edu)
-        # the lowest number rather than -inf: rows that see nothing stay finite
+        # the lowest number rather than -inf: the weights of queries that see no key stay finite
         weights = scores.masked_fill(~visible[:, None], torch.finfo(scores.dtype).min).softmax(-1)
         return torch.nn.functional.dropout(weights, dropout).to(v.dtype) @ v
 
 
 def with_discourse(scores: Tensor, table: HeadTable, query_edu: Tensor, key_edu: Tensor) -> Tensor:
-    """Apply a table to the scores [B, H, Q, K] of pairs whose tokens are both in an EDU of its band.
+    """Change the scores [B, H, Q, K] of pairs of tokens by the table's value for their EDUs, where it has one.
 
     `query_edu` and `key_edu` are the EDUs of queries [B, Q] and keys [B, K], -1 for none.
     """
@@ -57,7 +57,7 @@ def with_discourse(scores: Tensor, table: HeadTable, query_edu: Tensor, key_edu:
     query, key = query_edu[:, :, None], key_edu[:, None, :]
     column = key - query + width // 2  # see `HeadTable`                              # [B, Q, K]
     in_band = (query >= 0) & (key >= 0) & (column >= 0) & (column < width)
-    entry = query.clamp(min=0) * width + column.clamp(0, width - 1)  # index in the flattened table [E (2b' + 1)]
+    entry = query.clamp(min=0) * width + column.clamp(0, width - 1)  # index in the flattened table [E width]
     entry = entry.flatten(1).unsqueeze(1).expand(-1, scores.shape[1], -1)             # [B, H, Q K]
     values = table.values.flatten(2).gather(2, entry).view_as(scores)
     changed = {"scale": scores * values, "shift": scores + values, "replace": values}[table.operation]
@@ -83,7 +83,7 @@ def batched_attention(
     again in the backward pass, so that memory is linear in length.
     """
     length, outputs = q.shape[2], []
-    positions, is_present = _global_columns(view)                                     # [B, G] each
+    positions, is_present = _global_positions(view)                                   # [B, G] each
     documents = torch.arange(len(q), device=q.device)[:, None]                        # [B, 1]
     global_k, global_v = (x.transpose(1, 2)[documents, positions].transpose(1, 2) for x in (k, v))  # [B, H, G, D]
     no_edu = torch.full_like(positions, -1)  # discourse does not change attention to global tokens
@@ -112,10 +112,10 @@ def batched_attention(
     return torch.cat(outputs, 2).masked_fill(~view.token_mask[:, None, :, None], 0)
 
 
-def _global_columns(view: View) -> tuple[Tensor, Tensor]:
+def _global_positions(view: View) -> tuple[Tensor, Tensor]:
     """Return the positions of the global tokens of each document, [B, G], padded with 0, and False at padding."""
-    most = max((tokens.shape[1] for _, tokens in view.global_groups), default=0)      # G
-    positions = view.token_edu.new_zeros(len(view.token_mask), most)
+    max_count = max((tokens.shape[1] for _, tokens in view.global_groups), default=0)  # G
+    positions = view.token_edu.new_zeros(len(view.token_mask), max_count)
     is_present = torch.zeros_like(positions, dtype=torch.bool)
     for documents, tokens in view.global_groups:  # documents with the same number of global tokens
         count = tokens.shape[1]

@@ -20,7 +20,6 @@ def led_from_scratch(options: LEDOptions, vocab_size: int, dropout: float) -> LE
     config = LEDConfig(
         vocab_size=vocab_size,
         d_model=size,
-        num_hidden_layers=layers,
         encoder_layers=layers,
         decoder_layers=layers,
         encoder_attention_heads=heads,
@@ -31,7 +30,7 @@ def led_from_scratch(options: LEDOptions, vocab_size: int, dropout: float) -> LE
         max_decoder_position_embeddings=options.target_positions,
         attention_window=[window] * layers,  # both sides together
         dropout=dropout,
-        attention_dropout=0.0,
+        attention_dropout=0.0,  # fused attention has none
     )
     led = LEDForConditionalGeneration(config)
     for module in led.modules():

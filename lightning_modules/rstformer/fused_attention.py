@@ -47,7 +47,7 @@ def block_mask(view: View, window: int) -> BlockMask:
     """Return the block mask of the kernel for the `padded_size` of a batch; no tensor of size [T, T] is needed."""
     length = padded_size(view.token_mask.shape[1], BLOCK)
     token_mask, is_global = _pad_end(view.token_mask, length, False), _pad_end(view.is_global, length, False)
-    overlapping, inside = _window_blocks(length, window, token_mask.device)           # [N, N] each
+    overlapping, inside = _window_blocks(length, window, token_mask.device)  # some, all pairs are in it; [N, N] each
     in_blocks = token_mask.unflatten(1, (-1, BLOCK))                                  # [B, N, BLOCK]
     global_in_blocks = is_global.unflatten(1, (-1, BLOCK))
     has_tokens = in_blocks.any(-1)                                                    # [B, N]
@@ -70,7 +70,7 @@ def _pad_end(x: Tensor, length: int, value: float | bool, dim: int = 1) -> Tenso
 def _pad_table(values: Tensor, neutral_value: float) -> Tensor:
     """Pad a table with neutral values, [B, H, E, 2b + 1] -> [B, H, E', 2b' + 1] with E' > E and b' > b.
 
-    Pairs outside the table, or with a token in no EDU, are looked up in the padding, see `_score_mod`.
+    There is always padding, where `_score_mod` looks up pairs outside the table, or with a token in no EDU.
     """
     half, edus = values.shape[-1] // 2, values.shape[2]                               # b, E
     side, extra_edus = padded_size(half + 1, _MIN_HALF_WIDTH) - half, padded_size(edus + 1, _MIN_EDUS) - edus
@@ -81,16 +81,16 @@ def _score_mod(token_edu: Tensor, values: Tensor, operation: Operation):
     """Return the function by which the kernel applies a padded table to one score, see `HeadTable`."""
     rows, width = values.shape[-2:]
     no_edu = token_edu < 0
-    # row of each query and EDU of each key, which for no EDU lead to the last row, or beyond the last column. They have
-    # 32 bits, since the kernel computes an index for each score, int32 [B, T]
-    query_row = token_edu.masked_fill(no_edu, rows - 1).int()
-    key_edu = token_edu.masked_fill(no_edu, rows + width).int()
+    # tokens in no EDU lead to padding of the table: the last row for queries, beyond the last column for keys. int32,
+    # since the kernel computes an index for each score
+    query_row = token_edu.masked_fill(no_edu, rows - 1).int()                         # [B, T]
+    key_edu = token_edu.masked_fill(no_edu, rows + width).int()                       # [B, T]
 
     def modify(score, b, h, i, j):  # document, head, query, key
         row = query_row[b, i]
         column = (key_edu[b, j] - row + width // 2).clamp(0, width - 1)
         looked_up = values[b, h, row, column].to(score.dtype)
-        if operation == "replace":
+        if operation == "replace":  # whose padding is NaN
             return torch.where(looked_up.isnan(), score, looked_up)
         return score * looked_up if operation == "scale" else score + looked_up
 
@@ -162,9 +162,9 @@ def fused_attention(
 ) -> Tensor:
     """Return the result of `chunked_attention.chunked_attention`, without dropout, by a fused kernel.
 
-    Layers can share the `block_mask` of the view and window. For tests, `compiled` is False for T^2 scores. Raises a
-    `RuntimeError` if gradients of q, k, v or of the entries of the table are required on a CPU, or more shapes have
-    been compiled than `_SHAPES` allows.
+    `mask`, the `block_mask` of the view and window, can be shared by layers. Without `compiled`, for tests, all T^2
+    scores are computed. Raises a `RuntimeError` if gradients of q, k, v or of the table's entries are required on a
+    CPU, or more shapes have been compiled than `_SHAPES` allows.
     """
     factor = None if table is None else table.factor
     entries = [table.values] if table is not None and factor is None else []

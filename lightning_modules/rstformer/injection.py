@@ -68,13 +68,13 @@ class View:
     ) -> Self:
         """Build the view, on the device of `attention_mask`, from masks and the EDU of each token, [B, T] each.
 
-        Masks have the form of Hugging Face: not 0 at tokens, or at global tokens. None is for no global tokens, or no
-        discourse. The global mask may be on the CPU, where nothing waits for a GPU; on a GPU, the host waits for the
-        number of global tokens. A `ValueError` if the shapes differ.
+        Masks have the form of Hugging Face: not 0 at tokens, or at global tokens. None means no global token, or no
+        discourse. Grouping global tokens makes the host wait for a GPU unless their mask is on the CPU. A `ValueError`
+        if the shapes differ.
         """
         token_mask = attention_mask != 0
         is_global = torch.zeros_like(token_mask) if global_attention_mask is None else global_attention_mask != 0
-        if is_global.device == token_mask.device:  # else after the groups, for which it must stay on the CPU
+        if is_global.device == token_mask.device:  # a mask on the CPU is grouped there, without excluding padding
             is_global = is_global & token_mask
         edu = token_mask.new_full(token_mask.shape, -1, dtype=torch.long) if token_edu is None else token_edu.long()
         if is_global.shape != token_mask.shape or edu.shape != token_mask.shape:
@@ -88,7 +88,7 @@ class View:
 
 
 def global_groups(is_global: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Group the documents of a batch that have the same number G > 0 of global tokens; most batches are one group.
+    """Group the documents of a batch by their number G > 0 of global tokens, so that no group needs padding.
 
     `is_global` is bool [B, T]. A group is the indices of documents [N] and the positions of their global tokens [N, G].
     """
@@ -242,7 +242,7 @@ class DiscourseInjection(nn.Module):
             if self.own_edu_neutral:
                 is_same_edu = torch.arange(p.shape[-1], device=p.device) == p.shape[-1] // 2  # [2b + 1]
                 slope = slope.masked_fill(is_same_edu, 0.0)
-            neutral_weight, sign = math.log1p(_EPS), -1  # the largest slope, since p <= 1
+            neutral_weight, sign = math.log1p(_EPS), -1  # slope <= log(1 + eps), as p <= 1, so that w >= 0
         shift = self.beta[:, None, None] * slope                                      # [B, H, E, 2b + 1]
         if slope.requires_grad:  # weights of relations are learned as well, so beta is not the only learned factor
             return HeadTable(shift, "shift")

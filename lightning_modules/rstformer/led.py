@@ -116,23 +116,22 @@ class LEDWindowAttention(nn.Module):
         else:
             attend = dense_attention if path == "dense" else chunked_attention
             out = attend(q * scale, k, v, view, table, self.window, self.dropout * self.training)
-        return (self.with_global_rows(out.transpose(1, 2).flatten(2), hidden_states, view, scale),)
+        return (self.attend_globally(out.transpose(1, 2).flatten(2), hidden_states, view, scale),)
 
-    def with_global_rows(self, out: Tensor, hidden: Tensor, view: View, scale: float) -> Tensor:
-        """Replace `out` [B, T, D] at global tokens by attention to all tokens; separate layers project `hidden`."""
-        if not view.global_groups:
-            if torch.is_grad_enabled():  # DDP needs a gradient for each parameter, also without global tokens
-                layers = (self.query_global, self.key_global, self.value_global)
-                return out + 0 * sum(p.sum() for layer in layers for p in layer.parameters())
-            return out
+    def attend_globally(self, out: Tensor, hidden: Tensor, view: View, scale: float) -> Tensor:
+        """Replace the output [B, T, D] at global tokens by attention to all tokens, with projections of their own."""
+        if not view.global_groups and torch.is_grad_enabled():  # DDP needs a gradient for each parameter
+            layers = (self.query_global, self.key_global, self.value_global)
+            return out + 0 * sum(p.sum() for layer in layers for p in layer.parameters())
         for documents, tokens in view.global_groups:  # N documents with G global tokens each
             index = documents.unsqueeze(1), tokens                                    # [N, 1] and [N, G]
-            states = hidden if len(documents) == len(hidden) else hidden[documents]   # [N, T, D]; a view if possible
+            states = hidden if len(documents) == len(hidden) else hidden[documents]   # [N, T, D]; no copy if N = B
             q = self.split(self.query_global, hidden[index]) * scale                  # [N, H, G, D / H]
             k, v = (self.split(layer, states) for layer in (self.key_global, self.value_global))
             global_out = global_attention(q, k, v, view.token_mask[documents], self.dropout * self.training)
             global_out = global_out.transpose(1, 2).flatten(2).to(out.dtype)          # [N, G, D]
-            out = out.index_put(index, global_out.masked_fill(~view.token_mask[index].unsqueeze(-1), 0))
+            is_padding = ~view.token_mask[index]  # a global mask on the CPU may include padding     # [N, G]
+            out = out.index_put(index, global_out.masked_fill(is_padding.unsqueeze(-1), 0))
         return out
 
 
@@ -186,8 +185,8 @@ class DiscourseLED(nn.Module):
         """Return the output of the Hugging Face encoder, with `last_hidden_state` [B, T, D].
 
         `attention_mask` is 0 at padding, None for no padding; `global_attention_mask` is 1 at global tokens, None for
-        no global token, [B, T] each. LEDs are trained with one global token, the first. If its mask is on the CPU, the
-        host does not wait for a GPU. Raises a `ValueError` if there are more tokens than positions, or discourse is
+        no global token, [B, T] each. LEDs are trained with one global token, the first. With a global mask on the CPU,
+        the host need not wait for a GPU. Raises a `ValueError` if there are more tokens than positions, or discourse is
         missing or does not cover the tokens.
         """
         encoder = self.encoder
@@ -207,9 +206,9 @@ class DiscourseLED(nn.Module):
     def views(
         self, input_ids: Tensor, attention_mask: Tensor | None, is_global: Tensor | None, discourse: Discourse | None
     ) -> tuple[View, list[Callable[[], HeadTable] | None]]:
-        """Return the view of the batch, and a function per layer that returns its table, or None without discourse.
+        """Return the masks and EDUs of the batch; for each layer, a function that returns its discourse table, or None.
 
-        Arguments and errors are those of `encode`. With adapters, the discourse of the batch is set in them instead.
+        Arguments and errors are those of `encode`. It is None with adapters, which are given the discourse instead.
         """
         num_layers = len(self.encoder.layers)
         attention_mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
@@ -221,12 +220,12 @@ class DiscourseLED(nn.Module):
         if not len(self.injections):
             return View.of(attention_mask, is_global), [None] * num_layers
         view = View.of(attention_mask, is_global, discourse.token_edu)
-        on_cpu = view.token_edu.device != discourse.token_edu.device  # then the check does not wait for the GPU
-        token_edu = discourse.token_edu if on_cpu else view.token_edu
+        is_copied = view.token_edu.device != discourse.token_edu.device  # from the CPU, where checking needs no GPU
+        token_edu = discourse.token_edu if is_copied else view.token_edu
         check_band(token_edu, self.reach, discourse.band, discourse.ids)
-        if self.injections[0].learned:
+        if self.injections[0].learned:  # a table of each layer, from its parameters
             return view, [partial(injection, discourse.band) for injection in self.injections]
-        table = self.injections[0](discourse.band)
+        table = self.injections[0](discourse.band)  # all layers share it
         return view, [lambda: table] * num_layers
 
     def forward(

@@ -74,10 +74,9 @@ class RSTformer(SequenceToSequence):
         adapters = None
         if encoder.lora_rank:
             if self.ablation in ("wac", "no_discourse"):
-                raise ValueError(
-                    f"model.encoder.lora_rank weights updates by discourse: ablation {self.ablation} is not available"
-                )
-            attention_injection = None
+                problem = f"ablation {self.ablation} is not available"
+                raise ValueError(f"model.encoder.lora_rank weights updates by discourse: {problem}")
+            attention_injection = None  # checked above, but not used
             no_labels = self.ablation == "no_labels"
             adapters = DiscourseAdapters(led, encoder.lora_rank, encoder.lora_alpha, no_labels=no_labels)
         self.network = DiscourseLED(led, attention_injection, encoder.attention, adapters)
@@ -131,10 +130,8 @@ class RSTformer(SequenceToSequence):
         is a `ValueError` if there is no tokenizer yet, or the model has adapters.
         """
         if self.network.adapters is not None:
-            raise ValueError(
-                "an update that depends on the document cannot be merged into the weights of a LED; the model cannot "
-                "be exported"
-            )
+            problem = "an update that depends on the document cannot be merged into the weights of a LED"
+            raise ValueError(f"{problem}; the model cannot be exported")
         if self.tokenizer is None:
             raise ValueError("there is no tokenizer to export: call set_tokenizer, or train first")
         save_pretrained(folder, self.network.led, self.tokenizer)

@@ -27,7 +27,7 @@ class Discourse:
         edus: texts of the E elementary discourse units.
         relations: names of the R relations.
         tree: the best tree.
-        parse: the parser's answer: offsets of the EDUs, the stored band of the LDD, gamma.
+        parse: the parser's answer: offsets of the EDUs, the LDD of nearby EDUs (its band), their importance (gamma).
     """
 
     def __init__(self, parse: DiscourseParse, text: str) -> None:
@@ -41,7 +41,7 @@ class Discourse:
         """The labelled discourse distribution p(EDU i is the nucleus of EDU j under relation l), [E, E, R].
 
         Raises:
-            ValueError: if the text has more EDUs than were stored to each side.
+            ValueError: if the parse lacks pairs: it stores those of EDUs up to a maximum distance, for long texts.
         """
         return self.parse.dense()
 
@@ -73,14 +73,16 @@ def parse(text: str, parser: str | LightningModule = "default", rows: Rows = "si
     """
     if not isinstance(text, str) or not text.strip():
         raise UserError("there is no text to parse; give a string with words")
-    document = make_document(next(Texts([("text", text)]).records("test")), language=language)
+    record = next(Texts([("text", text)]).records("test"))  # the corpus of this text has only the split `test`
+    document = make_document(record, language=language)
     if not isinstance(document, Document):
         raise UserError(str(document))
     if isinstance(parser, str):
         # for all pairs of EDUs, which are at most as many as words; a power of two, so that texts share a cached parser
-        words = len(length_words(text))
-        band = min(LARGEST_HEAT_MAP, max(64, 1 << (words - 1).bit_length()))  # 64: all short texts share one
+        num_words = len(length_words(text))
+        band = min(LARGEST_HEAT_MAP, max(64, 1 << (num_words - 1).bit_length()))  # 64: all short texts share one
         parser = _load_parser(parser, rows, band)
     if not hasattr(parser, "predict_step"):  # see `datamodules.parsing.Parser`
         raise UserError(f"parser is of type {type(parser).__name__}; give a name, a folder or a parser")
-    return Discourse(parse_document(document, parser)[1], document.text)
+    _, parsed = parse_document(document, parser)  # the first is the request, with the same text
+    return Discourse(parsed, document.text)

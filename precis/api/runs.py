@@ -52,11 +52,12 @@ class Run:
         checked("path", path, str | Path, "the folder of a run, or the name of a model")
         checked("checkpoint", checkpoint, str | Path | None, "the file of a checkpoint")
         self.path = Path(path)
-        self._folder = TemporaryDirectory(prefix="precis-")  # parses and features; removed with this object
+        self._folder = TemporaryDirectory(prefix="precis-")  # cache of parses and features, removed with this object
         self._lock = RLock()  # options of the model are changed during a call, so only one thread may use it
         chosen = Path(checkpoint) if checkpoint else None  # None: the best one
         try:
             pretrained = PretrainedOptions(**options)
+            # no limit on evaluated documents, whatever the config of the run says
             loaded = load_model(path, chosen, options=pretrained, cache_dir=self._folder.name, max_eval=None)
         except ArgumentError as error:  # a config of the run that this version does not read
             raise UserError(f"{self.path}: {explain(str(error), 'fit')}") from None
@@ -95,7 +96,7 @@ class Run:
             UserError: if a text is empty, or the model has no such option.
         """
         is_single = isinstance(texts, (str, Mapping, Document))
-        with self._over(Records(text_rows([texts] if isinstance(texts, str) else texts)), batch_size) as data:
+        with self._data_over(Records(text_rows([texts] if isinstance(texts, str) else texts)), batch_size) as data:
             summaries = self._summarize(data, options)
         return summaries[0] if is_single else summaries
 
@@ -129,7 +130,8 @@ class Run:
         checked("resamples", resamples, int, "a whole number")
         checked("seed", seed, int, "a whole number")
         checked("score_options", score_options, ScoreOptions | None, "a ScoreOptions")
-        with self._over(self._corpus(documents), batch_size) as data:
+        with self._data_over(self._corpus(documents), batch_size) as data:
+            # `data` has the documents as its test split, whichever split they are from
             sources = {record["id"]: as_document(record).sentences for record in data.documents("test")}
             summaries = self._summarize(data, options)
         predictions = []
@@ -145,7 +147,7 @@ class Run:
         if isinstance(documents, Corpus):
             return documents
         if isinstance(documents, str) and documents in ("train", "val", "test"):
-            if not self.config:
+            if not self.config:  # not of a run: a model of Hugging Face
                 raise UserError(f"{self.path}: it has no documents of its own; give a file, a corpus or a list")
             return Records([text_row(as_document(record)) for record in run_documents(self.path, documents)])
         if isinstance(documents, (str, Path)):
@@ -153,7 +155,7 @@ class Run:
         return Records(text_rows(documents))
 
     @contextmanager
-    def _over(self, corpus: Corpus, batch_size: int) -> Iterator[SummarizationData | TextDocuments]:
+    def _data_over(self, corpus: Corpus, batch_size: int) -> Iterator[SummarizationData | TextDocuments]:
         """Yield the run's DataModule over the test split of `corpus`; its cached texts are removed at the end."""
         if checked("batch_size", batch_size, int, "a whole number") < 1:
             raise UserError(f"batch_size must be at least 1, got {batch_size}")

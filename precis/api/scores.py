@@ -51,6 +51,7 @@ def rouge(
         if not targets or not all(targets):
             raise UserError(f"summary {number}: a reference is empty; give it text, or leave the summary out")
         sentences = cutter(_text(f"summary {number}", summary))
+        # the signature of the scores names the sentence splitting
         predictions.append(Prediction(str(number), f"summary {number}", sentences, targets, split=cutter.name))
     try:
         scores = score(predictions, ["rouge"], ScoreOptions(**options))

@@ -62,7 +62,7 @@ def _untrained(arguments: list[str]) -> None:
     options = parser.parse_args(with_file(arguments))
     chosen = _chosen_options(options.name, options)
     documents = read_documents(parser, options)
-    if "language" in inspect.signature(BASELINES[options.name]).parameters:  # of the words that it compares
+    if "language" in inspect.signature(BASELINES[options.name]).parameters:  # of a baseline that compares words
         chosen["language"] = options.language
     summaries = predictions(map(as_document, documents), options.name, **chosen)
     target = Path(options.out)

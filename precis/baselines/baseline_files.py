@@ -32,11 +32,11 @@ NAMED = 3  # maximum number of documents that a message names
 def add_document_arguments(parser: ArgumentParser, needs_out: bool = True) -> None:
     """Add the arguments that name documents, and where their summaries are written."""
     add = parser.add_argument
-    load_classes(datamodules.corpora)
+    load_classes(datamodules.corpora)  # so that --corpus takes their names
     parser.add_subclass_arguments(Corpus, "corpus", required=False)
     add("--run", type=str | None, default=None, help="run folder whose corpus is summarized")
     add("--split", type=str, default="test", help="split of the corpus")
-    add("--language", type=str, default="en", help="ISO code of the language; of --run, the run's")
+    add("--language", type=str, default="en", help="ISO code of the language; with --run, that of the run is used")
     add("--out", type=str, required=needs_out, help="output file, such as lead.jsonl")
     add("--documents", type=PositiveInt | None, default=None, help="maximum number of documents")
     add("--on_bad_record", type=Literal["raise", "skip"], default="raise", help="what to do about invalid records")

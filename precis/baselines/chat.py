@@ -39,7 +39,6 @@ def chat(arguments: list[str]) -> None:
     parser = _parser()
     options = parser.parse_args(with_file(arguments))
     target = Path(options.out)
-    answers_file = answers_path(target)
     prompts = _Prompts(options)
     if options.base_url is None:
         raise UserError(f"--base_url is missing; without a server, use precis baseline hf --checkpoint {options.model}")
@@ -49,7 +48,7 @@ def chat(arguments: list[str]) -> None:
     documents = read_documents(parser, options)
     prompts.check_queries(documents["id"])
     settings |= prompts.settings | {"split": options.split, "documents": documents_digest(map(as_document, documents))}
-    with open_answers(answers_file, settings) as answers:
+    with open_answers(answers_path(target), settings) as answers:
         pairs = ((document.id, prompts.prompt(document)) for document in map(as_document, documents))
         failures = endpoint.request_missing(pairs, answers, len(documents))
         if failures and options.on_failure == "raise":
@@ -57,12 +56,12 @@ def chat(arguments: list[str]) -> None:
             remedy = "correct this and run the command again, or write empty summaries with --on_failure empty"
             lacking = counted(len(failures), "document")
             raise UserError(f"no answer for {lacking}, the first {first_id}: {reason}; {remedy}")
-        counts, notes = count(prompts, documents, answers, failures)
-        keys = ("model", "prompt", "n", "query", "max_words", "request", "documents")
+        counts, notes = count_problems(prompts, documents, answers, failures)
+        keys = ("model", "prompt", "n", "query", "max_words", "request", "documents")  # what scores depend on
         signed = signature("chat", {key: _digest(settings.get(key)) for key in keys})
         record = {"split": options.split, "base_url": options.base_url}
         record |= {"signature": signed, "settings": settings, "counts": counts}
-        texts = {document_id: answer_text(answer["text"]) for document_id, answer in answers.by_id.items()}
+        texts = {name: answer_text(answer["text"]) for name, answer in answers.by_id.items()}  # without thoughts
         write_predictions(target, documents, texts, record, notes, options.language)
 
 
@@ -117,22 +116,24 @@ class _Prompts:
         return fill(self.text, {"document": text, "n": str(self.settings["n"]), "query": query or ""})
 
 
-def count(
+def count_problems(
     prompts: _Prompts, documents: "Dataset", answers: Answers, failures: dict[str, str]
 ) -> tuple[dict[str, Any], list[str | None]]:
     """Return counts of tokens, words and problems by name, and for each problem a line that names its documents."""
-    rows = [answers.by_id[name] for name in documents["id"] if name in answers.by_id]
-    refused = [row["id"] for row in rows if row["refusal"] or row["finish_reason"] == "content_filter"]
+    replies = [answers.by_id[name] for name in documents["id"] if name in answers.by_id]
+    texts = {reply["id"]: answer_text(reply["text"]) for reply in replies}  # without thoughts
+    refused = [reply["id"] for reply in replies if reply["refusal"] or reply["finish_reason"] == "content_filter"]
+    cut_off = [reply["id"] for reply in replies if reply["finish_reason"] == "length"]
     words = {document.id: prompts.words(document) for document in map(as_document, documents)}  # (sent, total)
     problems = {  # ids of documents by problem
         "documents shortened to max_words": [name for name, (sent, total) in words.items() if sent < total],
         "answers refused by the server": refused,
-        "answers worded like a refusal": [row["id"] for row in rows if _REFUSAL.match(answer_text(row["text"]))],
-        "empty answers": [row["id"] for row in rows if not answer_text(row["text"]) and row["id"] not in refused],
-        "answers cut off by max_tokens or the server": [row["id"] for row in rows if row["finish_reason"] == "length"],
+        "answers worded like a refusal": [name for name, text in texts.items() if _REFUSAL.match(text)],
+        "empty answers": [name for name, text in texts.items() if not text and name not in refused],
+        "answers cut off by max_tokens or the server": cut_off,
         "documents without an answer": list(failures),
     }
-    tokens = {name: sum(row[name] or 0 for row in rows) for name in ("prompt_tokens", "answer_tokens")}  # None: 0
+    tokens = {name: sum(reply[name] or 0 for reply in replies) for name in ("prompt_tokens", "answer_tokens")}
     notes = [name_documents(ids, problem) for problem, ids in problems.items()]
     notes.append(f"{tokens['prompt_tokens']:,} tokens of prompts, {tokens['answer_tokens']:,} of answers")
     sizes = {"words": [sum(sent for sent, _ in words.values()), sum(total for _, total in words.values())]}

@@ -48,7 +48,7 @@ def add_endpoint_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("--base_url", type=str | None, default=None, help="address of the endpoint, such as http://localhost:8000/v1")
     add("--max_tokens", type=PositiveInt, default=512, help="maximum number of tokens of an answer")
-    add("--request", type=dict[str, Any], default={}, help="fields of requests, as --request.seed 1; null for none")
+    add("--request", type=dict[str, Any], default={}, help="more request fields, as --request.seed 1; null omits one")
     add("--timeout", type=PositiveFloat, default=120.0, help="time limit of each request in seconds")
     add("--retries", type=NonNegativeInt, default=5, help="number of retries after transient errors")
     add("--concurrency", type=PositiveInt, default=4, help="number of concurrent requests")
@@ -65,7 +65,7 @@ class Endpoint:
         self.timeout, self.retries = options.timeout, options.retries
         self.concurrency, self.max_failures = options.concurrency, options.max_failures
         self.key_variable = options.key_variable
-        self.is_slow = False  # whether the user was told that requests are repeated
+        self.has_warned = False  # whether `_warn_slow` has told the user that requests are repeated
         self.key = os.environ.get(self.key_variable, "").strip()  # of a line end, as in files of secrets
         address = urlsplit(self.base_url)
         if address.scheme not in ("http", "https") or not address.hostname:
@@ -78,7 +78,7 @@ class Endpoint:
             raise UserError("openai is not installed: pip install 'precis-suite[chat]'") from None
 
     def request_missing(self, prompts: Iterable[tuple[str, str]], answers: Answers, total: int) -> dict[str, str]:
-        """Add the missing answers to `total` prompts (id, text) to a file; return reasons of failed requests by id."""
+        """Add the answers that a file lacks to prompts (id, text), `total` in all; return reasons of failures by id."""
         with progress_bar() as progress:
             task = progress.add_task("answers", total=total, completed=len(answers.by_id))
 
@@ -140,7 +140,7 @@ class Endpoint:
             max_retries=self.retries,
             timeout=self.timeout,
             default_headers={"Accept-Encoding": "identity"},  # a compressed body may unpack to any size
-            http_client=openai.DefaultAsyncHttpxClient(event_hooks={"response": [self._read_body]}),
+            http_client=openai.DefaultAsyncHttpxClient(event_hooks={"response": [self._read_body]}),  # limits the size
         )
 
     async def _read_body(self, response: Any) -> None:
@@ -158,7 +158,7 @@ class Endpoint:
                         raise RequestFailed(f"the response has more than {LONGEST_BODY >> 20} MiB")
             response._content = bytes(body)  # where `response.aread`, which has no limit, stores it
             if response.is_success:
-                _read_reply(response.text, 1)  # checked here, where the client can still repeat the request
+                _read_reply(response.text, attempts=1)  # checked here, where the client can still repeat the request
         except TimeoutError:
             raise httpx.ReadError(f"no answer in {self.timeout:g} seconds") from None
         except BadReply as error:
@@ -171,7 +171,7 @@ class Endpoint:
         messages = [{"role": "user", "content": prompt}]
         request = {name: value for name, value in self.request.items() if value is not None}  # null leaves one out
         attempts = f"({counted(self.retries + 1, 'attempt')})"
-        late = asyncio.get_running_loop().call_later(self.timeout, self._warn_slow)
+        slow_warning = asyncio.get_running_loop().call_later(self.timeout, self._warn_slow)
         try:
             create = client.chat.completions.with_raw_response.create  # the raw response counts retries
             response = await create(model=self.model, messages=messages, extra_body=request)
@@ -188,7 +188,7 @@ class Endpoint:
             message = error.message.removeprefix(f"Error code: {error.status_code} - ")
             reason = f"status {error.status_code}: {self._redact(message)[:300]}"  # some servers return a whole page
             if error.code == "content_filter":
-                return Reply("", "content_filter", reason, None, None, 1)
+                return Reply("", "content_filter", refusal=reason, prompt_tokens=None, answer_tokens=None, attempts=1)
             if error.status_code in (401, 403):
                 remedy = f"set the key of this server in {self.key_variable}"
                 raise UserError(f"{self.base_url}: {reason}; {remedy}") from None
@@ -199,12 +199,12 @@ class Endpoint:
                 reason += "; give the server a longer context, or shorter documents (--max_words of a chat baseline)"
             raise RequestFailed(reason) from None
         finally:
-            late.cancel()
+            slow_warning.cancel()
 
     def _warn_slow(self) -> None:
         """Say once that requests are repeated, which some servers answer one after the other, also if abandoned."""
-        if self.retries and not self.is_slow:
-            self.is_slow = True
+        if self.retries and not self.has_warned:
+            self.has_warned = True
             print(f"{self.base_url}: no answer in {self.timeout:g} seconds, retrying; {SLOW_REMEDY}", file=sys.stderr)
 
     def _redact(self, text: str) -> str:
@@ -213,16 +213,16 @@ class Endpoint:
 
 
 def _read_reply(content: str, attempts: int) -> Reply:
-    """Return the answer in `content`, the body of a response; raise a `BadReply` if it has none."""
+    """Return the answer in `content`, the body of a response to the last of `attempts`; a `BadReply` if none."""
     try:
         body = load_json(content)
         choice = body["choices"][0]
         message = choice["message"]
-        texts = (message.get("content") or "", choice.get("finish_reason"), message.get("refusal"))  # null: no content
-        if not all(text is None or isinstance(text, str) for text in texts):
+        fields = (message.get("content") or "", choice.get("finish_reason"), message.get("refusal"))  # null: no content
+        if not all(field is None or isinstance(field, str) for field in fields):
             raise TypeError("the content is not text")
         # half of a surrogate pair cannot be written to a file
-        text, reason, refusal = (text and text.encode("utf-8", "replace").decode() for text in texts)
+        text, reason, refusal = (field and field.encode("utf-8", "replace").decode() for field in fields)
         usage = body["usage"] if isinstance(body.get("usage"), dict) else {}  # some servers do not count
         counts = usage.get("prompt_tokens"), usage.get("completion_tokens")
         tokens = (count if type(count) is int and 0 <= count < LARGEST_COUNT else None for count in counts)  # no bool

@@ -26,8 +26,8 @@ from precis.summarizing.hugging_face import HuggingFaceSummarizer
 from precis.summarizing.summary_options import PretrainedOptions, read_options
 
 POOL = 256  # documents that are tokenized, and batched by length, together
-# Generation settings that affect no summary, or belong to the vocabulary: not in the signature.
-ASIDE = ("output_", "return_", "use_cache", "pad_", "bos_", "eos_", "decoder_start_", "forced_eos_")
+# Prefixes of generation settings that affect no summary, or belong to the vocabulary: not in the signature.
+UNSIGNED = ("output_", "return_", "use_cache", "pad_", "bos_", "eos_", "decoder_start_", "forced_eos_")
 
 
 def hugging_face(arguments: list[str]) -> None:
@@ -51,16 +51,15 @@ def score_pretrained(arguments: list[str]) -> None:
 
 
 def write_summaries(parser: ArgumentParser, arguments: list[str]) -> Path:
-    """Write the summaries that a command line asks for, and return their file."""
-    options = parser.parse_args(with_file(arguments))
+    """Write a model's summaries for a command line, reusing those of a command that was killed; return their file."""
+    options = parser.parse_args(with_file(arguments))  # `--corpus FILE` becomes the options of a corpus
     target = Path(options.out or f"{Path(options.checkpoint).name}.jsonl")
-    answers_file = answers_path(target)
     model = HuggingFaceSummarizer(options.checkpoint, read_options(PretrainedOptions, options))
     documents = read_documents(parser, options)
-    model.language = options.language  # of the run, if the documents are of one
+    model.language = options.language  # with --run, `read_documents` has set it to the language of the run
     settings = settings_of(model) | {"split": options.split}
     settings["documents"] = documents_digest(map(as_document, documents))
-    with open_answers(answers_file, settings) as answers:
+    with open_answers(answers_path(target), settings) as answers:
         _summarize(model, documents, answers)
         _write(target, documents, answers, settings, options.split, options.language)
     return target
@@ -77,12 +76,13 @@ def _parser(command: str, description: str, needs_out: bool) -> ArgumentParser:
 
 def settings_of(model: HuggingFaceSummarizer) -> dict[str, Any]:
     """Return all that the summaries of a model depend on, as values of JSON."""
-    settings = model.generator.model.generation_config.to_diff_dict().items()  # those that are not the defaults
+    generation = model.generator.model.generation_config.to_diff_dict()  # all that differs from the defaults
+    internal = ("_", "transformers_")  # prefixes of what `transformers` notes for itself, such as its version
     return {
         "system": "hf",
         "checkpoint": model.name,
         "weights": weights_digest(model.name, model.generator.model),
-        "generation": {name: value for name, value in settings if not name.startswith(("_", "transformers_"))},
+        "generation": {name: value for name, value in generation.items() if not name.startswith(internal)},
         "prompt": model.template,
         "max_source": model.max_source,
         "long_documents": model.options.long_documents,
@@ -92,11 +92,11 @@ def settings_of(model: HuggingFaceSummarizer) -> dict[str, Any]:
 
 
 def _summarize(model: HuggingFaceSummarizer, documents: Dataset, answers: Answers) -> None:
-    """Generate the summaries that the file lacks, and add them batch by batch."""
+    """Generate the summaries that the file of answers lacks, and add them to it batch by batch."""
     missing = [index for index, name in enumerate(documents["id"]) if name not in answers.by_id]
     with progress_bar() as progress:
         task = progress.add_task("summaries", total=len(documents), completed=len(documents) - len(missing))
-        for indices in pools(missing, POOL):
+        for indices in pools(missing, POOL):  # `model.answers` makes batches of similar length within each pool
             for batch in model.answers(list(map(as_document, documents.select(indices)))):
                 answers.add(answer._asdict() for answer in batch)
                 progress.advance(task, len(batch))
@@ -107,11 +107,12 @@ def _write(
 ) -> None:
     """Write predictions and how they were made, and print which documents and summaries were cut off."""
     generated = [answers.by_id[name] for name in documents["id"]]  # in the order of the documents
-    truncated = [answer["id"] for answer in generated if answer["source_tokens"][0] < answer["source_tokens"][1]]
+    token_counts = [answer["source_tokens"] for answer in generated]  # (read by the model, total) of each document
+    truncated = [answer["id"] for answer, (read, total) in zip(generated, token_counts) if read < total]
     stopped = [answer["id"] for answer in generated if answer["stopped"]]  # at the maximum length of a summary
     empty = [answer["id"] for answer in generated if not answer["text"].strip()]
     texts = {answer["id"]: answer["text"] for answer in generated}
-    read, total = (sum(answer["source_tokens"][index] for answer in generated) for index in (0, 1))
+    read, total = sum(read for read, _ in token_counts), sum(total for _, total in token_counts)
     counts = {
         "truncated": len(truncated),
         "source_tokens": [read, total],
@@ -123,7 +124,7 @@ def _write(
     signed = signature(
         "hf",
         {name: settings[name] for name in ("checkpoint", "weights", "max_source", "long_documents", "dtype")}
-        | {name: generation[name] for name in sorted(generation) if not name.startswith(ASIDE)}
+        | {name: generation[name] for name in sorted(generation) if not name.startswith(UNSIGNED)}
         | {"documents": settings["documents"], "transformers": settings["transformers"]},
     )
     record = {"split": split, "signature": signed, "settings": settings, "counts": counts}

@@ -60,7 +60,7 @@ def judge(arguments: list[str]) -> None:
     failures: dict[str, str] = {}  # why requests failed, by id of the prompt
     if options.base_url is None:
         recorded, answers = read_answers(path)
-        check_settings(path, {name: recorded.get(name) for name in settings}, settings)  # not of the model and server
+        check_settings(path, {name: recorded.get(name) for name in settings}, settings)  # with any model and request
     else:
         answers, failures = _ask(options, pairs, prompt, settings)
     missing = [prompt_id for pair in pairs for prompt_id, _ in pair.prompts(prompt) if prompt_id not in answers]
@@ -74,9 +74,9 @@ def judge(arguments: list[str]) -> None:
     if options.json:
         print(json.dumps(result, ensure_ascii=False, indent=1))
     else:
-        named = name_documents(result["unreadable"], "documents without a readable verdict, left out")
-        values = {"a": options.a, "b": options.b, "path": path, "named": named}
-        values["same"] = counted(result["same_summaries"], "pair")
+        unreadable = name_documents(result["unreadable"], "documents without a readable verdict, left out")
+        same = counted(result["same_summaries"], "pair")
+        values = {"a": options.a, "b": options.b, "path": path, "named": unreadable, "same": same}
         print(template("precis.baselines", "judged.txt").render(result, **values))
 
 
@@ -96,9 +96,9 @@ def _parser() -> ArgumentParser:
 
 
 def _read(options: Namespace) -> list[_Pair]:
-    """Return the pairs of two files of predictions; a `UserError` without sources, or if their documents differ."""
+    """Pair the summaries of each document in two files; a `UserError` without sources, or if their documents differ."""
     documents = Path(options.documents) if options.documents else None
-    a, b = read_predictions(Path(options.a), documents=documents), read_predictions(Path(options.b))
+    a, b = read_predictions(Path(options.a), documents=documents), read_predictions(Path(options.b))  # A has sources
     if options.run:
         a = with_run_documents(a, options.run, options.split)
     a_by_id = {prediction.id: prediction for prediction in a}
@@ -124,13 +124,13 @@ def _template(path: str | None) -> str:
 def _ask(
     options: Namespace, pairs: Sequence[_Pair], template: str, settings: dict[str, Any]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """Request the answers that the file lacks; return all answers, and reasons of failed requests, by id."""
+    """Request the answers that the file `--out` lacks; return all answers, and reasons of failed requests, by id."""
     if options.model is None:
         raise UserError("--model: name the judge at the endpoint")
     endpoint = Endpoint(options)
     prompts = [prompt for pair in pairs for prompt in pair.prompts(template)]
     settings = {"system": "judge", "model": options.model, "request": endpoint.request} | settings
-    with open_answers(Path(options.out), settings) as answers:
+    with open_answers(Path(options.out), settings) as answers:  # refuses a file with other settings
         failures = endpoint.request_missing(prompts, answers, len(prompts))
         return answers.by_id, failures
 

@@ -37,7 +37,7 @@ def _run(arguments: list[str]) -> int:
         return 0
     command = next((argument for argument in arguments if argument != "--trust"), "")  # --trust may come first
     if command not in COMMANDS:
-        similar = difflib.get_close_matches(command, [*OTHER_NAMES, *COMMANDS], n=1)
+        similar = difflib.get_close_matches(command, [*OTHER_NAMES, *COMMANDS], n=1)  # such as train, for fit
         hint = f"did you mean {OTHER_NAMES.get(similar[0], similar[0])}? " if similar else ""
         print(f"precis: error: precis has no command {command!r}; {hint}it has {', '.join(COMMANDS)}", file=sys.stderr)
         return 1

@@ -50,10 +50,8 @@ def summarize(arguments: list[str]) -> None:
     add("--mark", type=bool, default=False, help="put [brackets] around copied words; for extractive "
                         "models, show the document with [brackets] around selected sentences")  # fmt: skip
     add("--scores", type=bool, default=False, help="print the scores of sentences (extractive models)")
-    add("--html", type=Path | None, default=None,
-                        help="write a page of documents with marked sentences (extractive models)")  # fmt: skip
-    add("--heat_map", type=Path | None, default=None,
-                        help="write a PNG of the attention between sentences (extractive models)")  # fmt: skip
+    add("--html", type=Path | None, default=None, help="HTML page with marked sentences (extractive models)")
+    add("--heat_map", type=Path | None, default=None, help="PNG of attention between sentences (extractive models)")
     options = parser.parse_args(arguments)
     budget = read_options(LengthBudget, options)
     is_light = _choose_model(options)
@@ -79,7 +77,7 @@ def summarize(arguments: list[str]) -> None:
 
 
 def _choose_model(options: Namespace) -> bool:
-    """Set `options.checkpoint` to the chosen model; return whether it needs no Lightning, a slow import."""
+    """Set `options.checkpoint` to the chosen model; return whether the command needs no Lightning, a slow import."""
     chosen = [name for name in ("model", "run", "checkpoint") if options[name] is not None]
     if len(chosen) > 1:
         raise UserError(f"--{chosen[0]} and --{chosen[1]} both name a model; give one of them")
@@ -91,14 +89,15 @@ def _choose_model(options: Namespace) -> bool:
         others = "--model docstring, --run RUN or --checkpoint NAME for another"
         print(f"precis: by the model {options.checkpoint}, which selects sentences ({others})", file=sys.stderr)
     draws = options.html is not None or options.heat_map is not None
-    has_pretrained_options = read_options(PretrainedOptions, options) != PretrainedOptions()  # refused elsewhere
+    # options for models of Hugging Face: `summarizing.load_model` refuses them, and imports Lightning
+    has_pretrained_options = read_options(PretrainedOptions, options) != PretrainedOptions()
     return options.checkpoint in LIGHT and not draws and not has_pretrained_options
 
 
 def corpus(arguments: list[str]) -> None:
     """`precis corpus FILE`, or `precis corpus --corpus NAME ...`: counts, lengths and first examples of a corpus."""
     parser = ArgumentParser(prog="precis corpus", description=corpus.__doc__, exit_on_error=False)
-    load_classes(datamodules.corpora)
+    load_classes(datamodules.corpora)  # so that --corpus takes their names
     parser.add_argument("file", nargs="?", type=Path, help="file of records; its fields are guessed and explained")
     parser.add_subclass_arguments(Corpus, "corpus", required=False)
     parser.add_argument("--examples", type=int, default=2, help="number of documents to show per split")

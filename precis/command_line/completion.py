@@ -47,10 +47,10 @@ def _whole_parser() -> argparse.ArgumentParser:
                 added.complete = shtab.FILE
             for group, package in groups.items():
                 # the options of all classes of a package, since which will be chosen is not known
-                names = package.__all__ if group.partition(".")[0] in flags else []
+                names = package.__all__ if group.partition(".")[0] in flags else []  # --data also has --data.corpus
                 options = {option for kind in names for option in class_options(getattr(package, kind))}
                 for option in sorted(options):
-                    if f"{group}.{option}" not in subparser._option_string_actions:  # of the command itself
+                    if f"{group}.{option}" not in subparser._option_string_actions:  # it may be one of the command
                         subparser.add_argument(f"{group}.{option}", help="").complete = shtab.FILE
     return parser
 
@@ -60,7 +60,7 @@ class _ParserBuilt(Exception):
 
 
 def find_parser(command: str, arguments: list[str]) -> tuple[ArgumentParser, list[str]]:
-    """Return the parser of a call and the arguments that it parses: only OUT in `precis sweep status OUT`."""
+    """Return the parser of a command line and the arguments left for it: only OUT in `precis sweep status OUT`."""
     if command in TRAINING and "--checkpoint" not in arguments:  # `precis test --checkpoint` reads a pretrained model
         from precis.training.training import fit_parser  # imports torch and Lightning
 

@@ -32,8 +32,8 @@ _STATISTICS = {
 
 def describe_corpus(corpus: Corpus, options: Namespace) -> None:
     """Print the description of every split of a corpus, which has at least one, by the options of `precis corpus`."""
-    building = {"on_bad_record": options.on_bad_record, "num_proc": options.num_proc, "language": options.language}
-    tables = {split: build_documents(corpus, split, default_cache(), **building) for split in corpus.splits()}
+    settings = {"on_bad_record": options.on_bad_record, "num_proc": options.num_proc, "language": options.language}
+    tables = {split: build_documents(corpus, split, default_cache(), **settings) for split in corpus.splits()}
     overlaps = find_overlaps(tables)
     descriptions = [describe(split, table, options.examples, overlaps[split]) for split, table in tables.items()]
     if options.json:
@@ -58,12 +58,12 @@ def find_overlaps(tables: Mapping[str, Dataset]) -> dict[str, list[dict[str, str
 def describe(
     split: str, dataset: Dataset, examples: int = 2, overlaps: Sequence[dict[str, str]] = ()
 ) -> dict[str, Any]:
-    """Describe the documents of a split, as `build_documents` returns them. Words are those of `length_words`.
+    """Describe the documents of a split, as `build_documents` returns them.
 
     Returns:
         `split`, `documents` (count), `skipped` and `digest` as in the manifest; `examples`, the first documents;
-        `script`, the most frequent one of the first documents, with its share and a likely language; `overlaps` of this
-        split with earlier ones; and mean, median and 95th percentile of each of `_STATISTICS`, None without references.
+        `script`, the writing system of most letters of the first documents, its share and a likely language; `overlaps`
+        of this split with earlier ones; mean, median and 95th percentile of `_STATISTICS`, None without references.
     """
     manifest = read_manifest(dataset)
     sample = dataset.select(range(min(_SCRIPT_SAMPLE, len(dataset))))

@@ -59,7 +59,7 @@ def run_command(arguments: list[str]) -> int:
     is_default_handler = is_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     if is_default_handler:  # an exception, so that nothing half-written is left; training replaces this handler
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-        sys.unraisablehook = _send_again
+        sys.unraisablehook = _send_again  # for signals that arrive in a destructor
     try:
         arguments = with_absolute_files(arguments)
         with import_policy(arguments):
@@ -80,14 +80,15 @@ def run_command(arguments: list[str]) -> int:
             os.environ.pop(VARIABLE, None)
         if is_default_handler:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            if not isinstance(sys.exception(), KeyboardInterrupt | SystemExit):  # whose frames' destructors run later
+            # after an interruption, destructors of the interrupted functions' objects run later and still need the hook
+            if not isinstance(sys.exception(), KeyboardInterrupt | SystemExit):
                 sys.unraisablehook = unraisable_before
     return 0
 
 
 def _remedy(error: Exception) -> str:
     """Return what to do about an error of the environment; empty for other errors."""
-    if isinstance(error, UnicodeEncodeError) and "PYTHONIOENCODING" not in str(error):  # which rich names
+    if isinstance(error, UnicodeEncodeError) and "PYTHONIOENCODING" not in str(error):  # rich may add this remedy
         return "; set PYTHONIOENCODING=utf-8"
     refused = isinstance(error, OSError) and error.errno in (errno.EACCES, errno.ENOTDIR, errno.EPERM, errno.EROFS)
     if refused and error.filename and Path(error.filename).absolute().is_relative_to(default_cache().absolute()):

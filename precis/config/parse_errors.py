@@ -101,14 +101,14 @@ def check_configs(arguments: list[str]) -> None:
 
 
 def suggest_class(class_path: str) -> str:
-    """Ask whether a similar class of the suite, else of torch or Lightning, is meant; empty if none is similar."""
-    if hidden := hidden_in_working_folder(class_path):
-        return hidden
+    """Return why a class cannot be imported, or which similar class may be meant; empty if none is similar."""
+    if explanation := hidden_in_working_folder(class_path):
+        return explanation
     name = class_path.rpartition(".")[2]
     suite = (callbacks, corpora, datamodules, lightning_modules)
     packages_of = {known: package.__name__ for package in suite for known in package.__all__}
     close = get_close_matches(name, packages_of, n=1, cutoff=_SIMILAR)
-    if not close:
+    if not close:  # else loading libraries, and a less similar name, is not needed
         for library in ("torch.optim", "torch.optim.lr_scheduler", "pytorch_lightning.callbacks"):
             packages_of |= {known: library for known in dir(import_module(library)) if known[:1].isupper()}  # classes
         close = get_close_matches(name, packages_of, n=1)
@@ -116,8 +116,12 @@ def suggest_class(class_path: str) -> str:
 
 
 def suggest_option(name: str, owner: str) -> str:
-    """Return that a class, by its dotted name or an option (`trainer`), has no option `name`; empty without a class."""
-    kind = object_named(_GROUPS.get(owner, owner)) if "." in owner or owner in _GROUPS else None
+    """Return the message that a class has no option `name`, with similar ones; empty if `owner` names no class.
+
+    `owner` is the dotted name of the class, or a group of options such as `trainer`.
+    """
+    class_path = _GROUPS.get(owner, owner)
+    kind = object_named(class_path) if "." in class_path else None
     if kind is None or not name:
         return ""
     options = class_options(kind)

@@ -44,7 +44,7 @@ def _load_named(name: str, rows: "Rows", band: int) -> "LightningModule":
     if name == "right_branching":
         return RightBranchingParser(rows, band)
     if name.startswith("isanlp"):
-        return IsaNLPParser(rows, band, "unirst" if name == "isanlp_unirst" else "gumrrg")
+        return IsaNLPParser(rows, band, "unirst" if name == "isanlp_unirst" else "gumrrg")  # names of its models
     try:
         return DiscourseParser.load(name, rows=rows, band=band)
     except OSError as error:  # of a download from the hub

@@ -83,7 +83,7 @@ def check_linked(arguments: Sequence[str], config: Namespace) -> None:
 
 
 def _linked_names_of_data(arguments: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield (name, place, remedy) for each argument in `LINKED` that the command line or a config sets for the data."""
+    """Yield (name, place, remedy) for each argument set for the data, though the model determines it (see `LINKED`)."""
     for flag in (argument.partition("=")[0] for argument in arguments):
         name = flag.removeprefix("--data.").removeprefix("init_args.")
         if flag.startswith("--data.") and name in LINKED:

@@ -16,7 +16,7 @@ _FOLDER = Path(__file__).parents[2] / "lightning_modules" / "weights" / "summari
 
 
 def find_shipped(name: str, folder: Path) -> Path:
-    """Return the path of a file that is named by its path, or by its short name in `folder`, `CONFIGS` or `SWEEPS`.
+    """Return the path of a file that is named by its path, or by its name in `folder`, which is `CONFIGS` or `SWEEPS`.
 
     Paths from the root of the repository work in every folder, but a file of the working folder comes first.
     """

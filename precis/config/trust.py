@@ -62,10 +62,11 @@ def import_policy(arguments: Sequence[str] = ()) -> Iterator[None]:
     names = names_on_command_line(arguments)
     token = _command_line_names.set(frozenset(names))
     original_settings = dict(_common.parsing_settings)  # there is no public function that returns them
-    # Of packages that configs may name in part, such as torch, a name on the command line does not open the rest.
+    # A name on the command line opens its package, but not the rest of those that configs may name in part, such as
+    # torch, and not jsonargparse itself; of precis, it opens its module, such as precis.baselines.chat_reward.
     guarded = {name.partition(".")[0] for name in _MODULES} | {"jsonargparse"}
     packages = {name.partition(".")[0] for name in names} - guarded
-    modules = {name.rpartition(".")[0] for name in names if name.startswith("precis.")}  # precis.baselines.chat_reward
+    modules = {name.rpartition(".")[0] for name in names if name.startswith("precis.")}
     set_parsing_settings(
         import_path_denylist=["*"],
         import_path_allowlist=[*_MODULES, *packages, *modules],
@@ -135,9 +136,9 @@ def check_commands(commands: Sequence[str], source: str) -> None:
         except ValueError:  # an empty command, or an open quotation mark
             raise UserError(f"{source}: after: {command!r} is not a command; for example, use test") from None
         refused = [f"precis {first}"] if first not in _COMMANDS_OF_SWEEPS else list(_refused_options(first, words))
-        # `evaluate --metrics` imports classes, which may stand in a list
-        parts = {part for word in words for part in re.split(r"[=,\s\[\]'\"]+", word) if _DOTTED_NAME.fullmatch(part)}
-        names = {part for part in parts if not part.endswith(_FILE_SUFFIXES)} | names_on_command_line(words)
+        # dotted names anywhere, such as in a list: `evaluate --metrics` imports classes
+        dotted = {part for word in words for part in re.split(r"[=,\s\[\]'\"]+", word) if _DOTTED_NAME.fullmatch(part)}
+        names = {name for name in dotted if not name.endswith(_FILE_SUFFIXES)} | names_on_command_line(words)
         for name in sorted(names):
             if not name.startswith(_PREFIXES) or not is_permitted_class(object_named(name)):
                 refused.append(name)
@@ -148,7 +149,7 @@ def check_commands(commands: Sequence[str], source: str) -> None:
 
 
 def _refused_options(command: str, words: Sequence[str]) -> Iterator[str]:
-    """Yield the options in `words`, the arguments of a command, that do more than evaluate a run or write elsewhere."""
+    """Yield the arguments in `words` that make a command do more than evaluate a run, or write outside of the run."""
     if command == "evaluate" and not _is_in_run("".join(words[:1])):  # it writes beside the file that it reads
         yield f"{''.join(words[:1])!r} as the file of evaluate"
     for word, following in zip(words, [*words[1:], ""]):
@@ -174,20 +175,20 @@ def needs_trust(config: Any) -> bool:
     return next(_forbidden_names(config, frozenset()), None) is not None
 
 
-def _forbidden_names(config: Any, names: frozenset[str]) -> Iterator[tuple[str, str]]:
-    """Yield (key, name) of each class or function that a config may not name, except `names` on the command line."""
-    on_command_line = [named for name in names if (named := object_named(name)) is not None]
+def _forbidden_names(config: Any, trusted_names: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Yield (key, name) of each class or function that a config may not name; those of the command line are trusted."""
+    trusted = [named for name in trusted_names if (named := object_named(name)) is not None]
     for where, value in leaves(config):
         if where.rpartition(".")[2] == "class_path" and isinstance(value, str):
             # checking a name must not import a module that `import_policy` keeps jsonargparse from importing
-            thing = object_named(value) if value in names or value.startswith(_PREFIXES) else None
+            thing = object_named(value) if value in trusted_names or value.startswith(_PREFIXES) else None
             name = value
         elif callable(value) and not isinstance(value, os.PathLike):  # paths of jsonargparse can be called
             thing = value
             name = f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', thing)}"  # instances have none
         else:
             continue
-        if not is_permitted_class(thing) and not any(thing is named for named in on_command_line):
+        if not is_permitted_class(thing) and not any(thing is named for named in trusted):
             yield where.removesuffix(".class_path"), name
 
 
@@ -201,12 +202,12 @@ def explain_forbidden_name(name: str) -> str:
 def hidden_in_working_folder(name: str) -> str:
     """Return the message that a module of the working folder is hidden by a package of the suite; empty if none is."""
     package = name.partition(".")[0]
-    if package == name or package not in SUITE or object_named(name) is not None:
+    if package == name or package not in SUITE or object_named(name) is not None:  # not dotted, not ours, or it exists
         return ""
     module = Path(*name.split(".")[:-1])  # `callbacks/mine` of callbacks.mine.Hello
     suite_folder = Path(import_module(package).__file__).parent
     for path in (module / "__init__.py", module.with_suffix(".py")):
-        if path.is_file() and suite_folder not in path.resolve().parents:
+        if path.is_file() and suite_folder not in path.resolve().parents:  # else the working folder is the suite's
             return f"{path} is not imported, because {package} is a package of the suite; rename yours"
     return ""
 
@@ -217,7 +218,7 @@ def is_permitted_class(thing: Any) -> bool:
         return False
     package = thing.__module__.partition(".")[0]
     if package in SUITE:
-        return thing.__module__.startswith(_MODULES) and not thing.__name__.startswith("_")
+        return thing.__module__.startswith(_MODULES) and not thing.__name__.startswith("_")  # modules for configs
     return issubclass(thing, _base_classes().get(package, ()))  # False for any other library
 
 
@@ -230,10 +231,10 @@ def _base_classes() -> dict[str, tuple[type, ...]]:
 
     fabric = (fabric_plugins.CheckpointIO, fabric_plugins.ClusterEnvironment)
     trainer = (Callback, loggers.Logger, strategies.Strategy, accelerators.Accelerator, profilers.Profiler)
-    precision = (fabric_plugins.Precision, plugins.LayerSync)
+    other_plugins = (fabric_plugins.Precision, plugins.LayerSync)
     return {
         "torch": (Optimizer, lr_scheduler.LRScheduler),
-        "pytorch_lightning": (*trainer, *precision, *fabric),
+        "pytorch_lightning": (*trainer, *other_plugins, *fabric),
         "lightning_fabric": fabric,
     }
 

@@ -27,7 +27,7 @@ _BATCHES += ("overfit_batches", "val_check_interval")
 _KEYS = ("api_key", "api_token", "password", "secret")  # options of loggers
 _URL_WITH_PASSWORD = re.compile(r"://[^/@\s]*:[^/@\s]+@")
 PRETRAINED = ("encoder.checkpoint", "checkpoint")  # options that take a name or folder
-_NOT_THERE = re.compile(
+_MISSING_MODEL = re.compile(
     r"Repo id must be|couldn't connect to|is not a local folder|not a valid model identifier|Can't load|"
     r"does not appear to have|[Nn]o file named|Unrecognized model|cannot find the requested files"
 )
@@ -84,10 +84,10 @@ def explain_refusal(error: BaseException, config: Any) -> str:
     groups = {group: part for group in ("model", "data") if (part := config.get(group))}
     # the group whose class is named in the message; the first one if it names no class
     group = next((g for g, part in groups.items() if not class_path or part.get("class_path") == class_path[1]), "")
-    if not group or re.match(rf"({group}|decoding|selection)\.\w", cause):  # the cause begins with its key
+    if not group or re.match(rf"({group}|decoding|selection)\.\w", cause):  # begins with its key: needs no other
         return cause
     values = groups[group].get("init_args") or {}
-    if _NOT_THERE.search(cause):
+    if _MISSING_MODEL.search(cause):
         for name in PRETRAINED:
             if isinstance(value := get_value(values, name), str):
                 return f"{group}.{name}: {missing_model_message(value)}"
@@ -116,11 +116,11 @@ def missing_model_message(name: str) -> str:
 
 
 def _key_of(cause: str, values: Any) -> str:
-    """Return the option in `values` that a message names, or else the only one whose number it has; otherwise ""."""
+    """Return the option that a message names, or else the only one whose value, a number, it contains, or else ""."""
     options = dict(_values(values))
     mentioned = [key for key in options if re.search(rf"\b{re.escape(key.rpartition('.')[2])}\b", cause)]
     if mentioned:
         return max(mentioned, key=len)  # the whole name, if another option ends like it
-    numbers = {key: value for key, value in options.items() if isinstance(value, (int, float)) and value is not True}
+    numbers = {key: value for key, value in options.items() if isinstance(value, int | float) and value is not True}
     matching = [key for key, value in numbers.items() if re.search(rf"(?<![\w.-]){re.escape(str(value))}\b", cause)]
     return matching[0] if len(matching) == 1 else ""

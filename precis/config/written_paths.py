@@ -34,7 +34,7 @@ def outside_paths(config: Any, folder: Path | None, arguments: Sequence[str] = (
         parent, _, key = where.rpartition(".")
         text = str(value)
         class_path = values.get(f"{parent.removesuffix('.init_args')}.class_path")  # the class with this argument
-        if key in _PATHS and value != _default(class_path, key):
+        if key in _PATHS and value != _default(class_path, key):  # a default is not a choice of the config
             is_server = text.startswith(("http://", "https://"))
             is_inside = is_server or (folder is not None and is_within(Path(text), folder))  # None: none yet
         else:  # a name below a folder must not lead out of it
@@ -70,4 +70,4 @@ def _links(folder: Path, with_itself: bool) -> Iterator[Path]:
     for parent, folders, files in os.walk(folder):
         yield from (path for name in [*folders, *files] if (path := Path(parent, name)).is_symlink())
         if os.path.basename(parent) == _CACHE_OF_WANDB:
-            folders.clear()  # `os.walk` then leaves out the folders below, whose links W&B makes
+            folders.clear()  # `os.walk` skips the folders below, where W&B links to its log files elsewhere

@@ -23,8 +23,8 @@ def sections(dashboard: Dashboard) -> list[tuple[str, list[Any]]]:
         ("test", _bars(dashboard.tested)),
         ("validation", _curves(dashboard.scores)),
         ("losses", _curves(dashboard.losses)),
-        ("more", _curves(dashboard.more)),
-        ("training", _curves(contents.TRAINING)),
+        ("more", _curves(dashboard.more)),  # what is specific to the model of the dashboard
+        ("training", _curves(contents.TRAINING)),  # the same for all models: gradient norm, throughput
         ("heat maps", [reports.MediaBrowser(media_keys=[key]) for key in dashboard.heat_maps]),
         ("texts", [reports.WeavePanelSummaryTable(table_name=key) for key in dashboard.tables]),
     ]
@@ -32,7 +32,7 @@ def sections(dashboard: Dashboard) -> list[tuple[str, list[Any]]]:
 
 
 def workspace(dashboard: Dashboard, entity: str, project: str) -> workspaces.Workspace:
-    """Return the workspace of a paper: its runs, newest first, grouped by sweep and job type."""
+    """Return the workspace of a paper's model: curves and tables of its runs, grouped by sweep and job type."""
     return workspaces.Workspace(
         entity=entity,
         project=project,
@@ -55,7 +55,7 @@ def ablation_report(entity: str, project: str) -> reports.Report:
     ablations = reports.UnorderedList(items=[f"{name}: {meaning}" for name, meaning in contents.ABLATIONS.items()])
     blocks = [
         reports.P(HOW),
-        reports.H2("rows"),
+        reports.H2("ablations"),
         ablations,
         reports.H2("scores on test"),
         _grid(entity, project, _bars(contents.TESTED)),
