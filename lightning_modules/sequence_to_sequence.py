@@ -134,7 +134,7 @@ class SequenceToSequence(Summarizer):
 
     def summarize(self, batch: Batch) -> list[Summary]:
         """Return the best hypothesis of each document as sentences."""
-        hypotheses = self.generate(batch, self.decoding)
+        hypotheses = self.generate(batch, self.decoding)  # best first
         texts = self._decode(Samples(hypotheses.tokens[:, :1], hypotheses.lengths[:, :1]))
         return [
             Summary(document_id, self._sentences(text), references)

@@ -223,7 +223,7 @@ class Summarizer(LightningModule, ABC):
         if self.model_loss_weight:
             terms = self.loss_terms(batch)
             loss = loss + self.model_loss_weight * weighted_sum(terms, self.loss_weights)
-        extra = {n: f(self, batch) for n, f in self.extra_terms.items() if self.loss_weights.get(n, 1.0)}
+        extra = {name: term(self, batch) for name, term in self.extra_terms.items() if self.loss_weights.get(name, 1.0)}
         if extra:
             loss = loss + weighted_sum(extra, self.loss_weights)
         values = {name: value.detach() for name, value in {**terms, **extra, "loss": loss}.items()}

@@ -47,7 +47,7 @@ def block_mask(view: View, window: int) -> BlockMask:
     """Return the block mask of the kernel for the `padded_size` of a batch; no tensor of size [T, T] is needed."""
     length = padded_size(view.token_mask.shape[1], BLOCK)
     token_mask, is_global = _pad_end(view.token_mask, length, False), _pad_end(view.is_global, length, False)
-    overlapping, inside = _window_blocks(length, window, token_mask.device)  # some, all pairs are in it; [N, N] each
+    overlapping, inside = _window_blocks(length, window, token_mask.device)  # partly and fully in it, [N, N] each
     in_blocks = token_mask.unflatten(1, (-1, BLOCK))                                  # [B, N, BLOCK]
     global_in_blocks = is_global.unflatten(1, (-1, BLOCK))
     has_tokens = in_blocks.any(-1)                                                    # [B, N]
@@ -68,9 +68,9 @@ def _pad_end(x: Tensor, length: int, value: float | bool, dim: int = 1) -> Tenso
 
 
 def _pad_table(values: Tensor, neutral_value: float) -> Tensor:
-    """Pad a table with neutral values, [B, H, E, 2b + 1] -> [B, H, E', 2b' + 1] with E' > E and b' > b.
+    """Pad a table by neutral values to one of few sizes to compile, [B, H, E, 2b + 1] -> [B, H, E', 2b' + 1].
 
-    There is always padding, where `_score_mod` looks up pairs outside the table, or with a token in no EDU.
+    E' > E and b' > b: `_score_mod` looks up pairs outside the table, or with a token in no EDU, in the padding.
     """
     half, edus = values.shape[-1] // 2, values.shape[2]                               # b, E
     side, extra_edus = padded_size(half + 1, _MIN_HALF_WIDTH) - half, padded_size(edus + 1, _MIN_EDUS) - edus

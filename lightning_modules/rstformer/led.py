@@ -61,7 +61,7 @@ class LEDWindowAttention(nn.Module):
         super().__init__()
         if path not in get_args(AttentionPath):
             raise ValueError(f"no attention path {path!r}; there are {', '.join(get_args(AttentionPath))}")
-        for name in _LINEAR:
+        for name in _LINEAR:  # the projections keep their names in checkpoints
             setattr(self, name, getattr(original, name))
         self.heads, self.window = original.num_heads, original.one_sided_attn_window_size
         self.dropout, self.path = original.dropout, path
@@ -208,7 +208,7 @@ class DiscourseLED(nn.Module):
     ) -> tuple[View, list[Callable[[], HeadTable] | None]]:
         """Return the masks and EDUs of the batch; for each layer, a function that returns its discourse table, or None.
 
-        Arguments and errors are those of `encode`. It is None with adapters, which are given the discourse instead.
+        Arguments and errors are those of `encode`. With adapters, which take the discourse instead, there is no table.
         """
         num_layers = len(self.encoder.layers)
         attention_mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
@@ -216,7 +216,7 @@ class DiscourseLED(nn.Module):
             raise ValueError("the model needs the discourse of the batch; pass it, or build a model with no_discourse")
         if self.adapters is not None:
             view = View.of(attention_mask, is_global, discourse.token_edu)
-            self.adapters.set_discourse(discourse.gamma, view.token_edu, discourse.band.shape[-1])
+            self.adapters.set_discourse(discourse.gamma, view.token_edu, discourse.band.shape[-1])  # the last is R
         if not len(self.injections):
             return View.of(attention_mask, is_global), [None] * num_layers
         view = View.of(attention_mask, is_global, discourse.token_edu)

@@ -29,8 +29,8 @@ _DISCOURSE = "network.injections."  # beta and the heads' relations
 class RSTformer(SequenceToSequence):
     """LED with labelled discourse distributions in the attention of its encoder, in training and decoding.
 
-    Loss term: `nll`, the mean over each summary of -log P(y_t). `ablation` has the rows of the paper's ablation table.
-    Data and model need the same `ablation` and `checkpoint`, which `setup` checks.
+    Loss term: `nll`, the mean over each summary of -log P(y_t). `injection.ablation` is an ablation of the paper. Data
+    and model need the same `ablation` and `checkpoint`, which `setup` checks.
 
     Args:
         vocab_size: size of the vocabulary; at most that of a pretrained LED.
@@ -76,7 +76,7 @@ class RSTformer(SequenceToSequence):
             if self.ablation in ("wac", "no_discourse"):
                 problem = f"ablation {self.ablation} is not available"
                 raise ValueError(f"model.encoder.lora_rank weights updates by discourse: {problem}")
-            attention_injection = None  # checked above, but not used
+            attention_injection = None  # its arguments are checked, but it is not used
             no_labels = self.ablation == "no_labels"
             adapters = DiscourseAdapters(led, encoder.lora_rank, encoder.lora_alpha, no_labels=no_labels)
         self.network = DiscourseLED(led, attention_injection, encoder.attention, adapters)

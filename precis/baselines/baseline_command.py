@@ -15,7 +15,7 @@ from datamodules.documents import UserError
 from datamodules.text.lines import json_line
 from lightning_modules.extractive.baselines import BASELINES, predictions
 from lightning_modules.extractive.names import POOLINGS, SELECTORS
-from precis.baselines.baseline_files import add_document_arguments, read_documents, with_file, written_line
+from precis.baselines.baseline_files import add_document_arguments, expand_corpus_file, read_documents, written_line
 
 # Baselines with options of their own, whose modules import torch; all others are untrained.
 KINDS = {"hf": "hugging_face", "chat": "chat"}
@@ -59,7 +59,7 @@ def _untrained(arguments: list[str]) -> None:
     add_document_arguments(parser)
     for option, (kind, help_text) in OPTIONS.items():
         parser.add_argument(f"--{option}", type=kind | None, default=None, help=help_text)
-    options = parser.parse_args(with_file(arguments))
+    options = parser.parse_args(expand_corpus_file(arguments))
     chosen = _chosen_options(options.name, options)
     documents = read_documents(parser, options)
     if "language" in inspect.signature(BASELINES[options.name]).parameters:  # of a baseline that compares words

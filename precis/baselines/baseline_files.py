@@ -43,7 +43,7 @@ def add_document_arguments(parser: ArgumentParser, needs_out: bool = True) -> No
     add("--num_proc", type=int, default=1, help="number of processes for sentence splitting")
 
 
-def with_file(arguments: list[str]) -> list[str]:
+def expand_corpus_file(arguments: list[str]) -> list[str]:
     """Replace a file of records after `--corpus` by the options of `Files`; its fields are guessed if none is named."""
     for number, argument in enumerate(arguments):
         name, _, value = argument.partition("=")

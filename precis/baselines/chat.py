@@ -16,10 +16,10 @@ from precis.baselines.answers_file import Answers, answers_path, open_answers
 from precis.baselines.baseline_files import (
     add_document_arguments,
     documents_digest,
+    expand_corpus_file,
     name_documents,
     read_documents,
     signature,
-    with_file,
     write_predictions,
 )
 from precis.baselines.endpoint import Endpoint, add_endpoint_arguments
@@ -37,7 +37,7 @@ def chat(arguments: list[str]) -> None:
     Hugging Face needs no server: precis baseline hf --checkpoint NAME.
     """
     parser = _parser()
-    options = parser.parse_args(with_file(arguments))
+    options = parser.parse_args(expand_corpus_file(arguments))
     target = Path(options.out)
     prompts = _Prompts(options)
     if options.base_url is None:
@@ -57,7 +57,7 @@ def chat(arguments: list[str]) -> None:
             lacking = counted(len(failures), "document")
             raise UserError(f"no answer for {lacking}, the first {first_id}: {reason}; {remedy}")
         counts, notes = count_problems(prompts, documents, answers, failures)
-        keys = ("model", "prompt", "n", "query", "max_words", "request", "documents")  # what scores depend on
+        keys = ("model", "prompt", "n", "query", "max_words", "request", "documents")  # what summaries depend on
         signed = signature("chat", {key: _digest(settings.get(key)) for key in keys})
         record = {"split": options.split, "base_url": options.base_url}
         record |= {"signature": signed, "settings": settings, "counts": counts}

@@ -25,9 +25,9 @@ _NUMBER = re.compile(r"(\d+(?:\.\d+)?)(?:\s*(?:/|out of)\s*\d+)?")  # the 8 of "
 class ChatReward(Reward):
     """Score of a text and its document by a chat model, the number in its answer divided by `best`, in [0, 1].
 
-    The number is that of the answer's last line with one, 8 for "8/10". An answer without it, or with several on that
-    line, such as the question repeated, counts 0, with a warning. Answers are appended to a file, so that a text is
-    asked about once, in all epochs and resumed runs. A config may name this class only on the command line or with
+    The number, 8 for "8/10", is on the last line of the answer that has any. An answer without one, or with several on
+    that line, such as the question repeated, counts 0, with a warning. Answers are appended to a file, so that a text
+    is asked about once, in all epochs and resumed runs. A config may name this class only on the command line or with
     `--trust`, because documents and the API key are sent to the address.
 
     Args:
@@ -88,10 +88,10 @@ class ChatReward(Reward):
                 problem = f"the budget of {self.budget:,} requests is used up after {len(answers.by_id):,}"
                 raise UserError(f"{path}: {problem}; raise budget and resume the run")
             with ThreadPoolExecutor(1) as thread:  # the event loop would change signal handlers of the main thread
-                asked = thread.submit(
+                request = thread.submit(
                     self.endpoint.answer_all, missing, lambda id, reply: answers.add([{"id": id, "text": reply.text}])
                 )
-                asked.result()  # raises the errors of the thread
+                request.result()  # raises the errors of the thread
             scores = {digest: self._score(answers.by_id[digest]["text"]) for digest in prompts}
         if unreadable := [answers.by_id[digest]["text"] for digest, score in scores.items() if score is None]:
             problem = f"{len(unreadable)} of {len(scores)} answers have no number up to {self.best:g} and count 0"

@@ -57,7 +57,7 @@ def add_endpoint_arguments(parser: ArgumentParser) -> None:
 
 
 class Endpoint:
-    """A chat model by the options of `add_endpoint_arguments`; a `UserError` if its address is invalid."""
+    """A chat model at an endpoint, by options of `add_endpoint_arguments`; a `UserError` if its address is invalid."""
 
     def __init__(self, options: Namespace) -> None:
         self.base_url, self.model = options.base_url, options.model
@@ -169,7 +169,7 @@ class Endpoint:
         import openai
 
         messages = [{"role": "user", "content": prompt}]
-        request = {name: value for name, value in self.request.items() if value is not None}  # null leaves one out
+        request = {name: value for name, value in self.request.items() if value is not None}  # null leaves a field out
         attempts = f"({counted(self.retries + 1, 'attempt')})"
         slow_warning = asyncio.get_running_loop().call_later(self.timeout, self._warn_slow)
         try:
@@ -213,7 +213,7 @@ class Endpoint:
 
 
 def _read_reply(content: str, attempts: int) -> Reply:
-    """Return the answer in `content`, the body of a response to the last of `attempts`; a `BadReply` if none."""
+    """Return the answer in `content`, the body of the response after `attempts` requests; a `BadReply` if none."""
     try:
         body = load_json(content)
         choice = body["choices"][0]

@@ -15,10 +15,10 @@ from precis.baselines.answers_file import Answers, answers_path, open_answers
 from precis.baselines.baseline_files import (
     add_document_arguments,
     documents_digest,
+    expand_corpus_file,
     name_documents,
     read_documents,
     signature,
-    with_file,
     write_predictions,
 )
 from precis.summarizing.generation import weights_digest
@@ -52,7 +52,7 @@ def score_pretrained(arguments: list[str]) -> None:
 
 def write_summaries(parser: ArgumentParser, arguments: list[str]) -> Path:
     """Write a model's summaries for a command line, reusing those of a command that was killed; return their file."""
-    options = parser.parse_args(with_file(arguments))  # `--corpus FILE` becomes the options of a corpus
+    options = parser.parse_args(expand_corpus_file(arguments))
     target = Path(options.out or f"{Path(options.checkpoint).name}.jsonl")
     model = HuggingFaceSummarizer(options.checkpoint, read_options(PretrainedOptions, options))
     documents = read_documents(parser, options)

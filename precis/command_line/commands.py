@@ -143,7 +143,7 @@ def report(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     folder = options.run
     predictions = find_predictions(folder, options.split)
-    from precis.runs.report import print_report
+    from precis.runs.report import print_report  # a slow import, after errors that need none
 
     print_report(folder, predictions, options.split, options.examples, options.language)
 
@@ -160,7 +160,7 @@ def export(arguments: list[str]) -> None:
     add("run", type=Path, help="a run folder")
     add("--out", type=Path, required=True, help="folder, created if needed")
     add("--checkpoint", type=Path | None, default=None, help="checkpoint of the run; the best one by default")
-    add("--license", type=str | None, default=None, help="licence of the weights, such as apache-2.0")
+    add("--license", type=str | None, default=None, help="license of the weights, such as apache-2.0")
     compact_help = "matrices in 8 bits, and neither a frozen encoder nor its tokenizer, which are loaded by name"
     add("--compact", type=bool, default=False, help=compact_help)
     options = parser.parse_args(arguments)

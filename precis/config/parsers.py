@@ -33,7 +33,7 @@ def _load_trained(path: Path, rows: "Rows", band: int) -> "LightningModule":
 
 
 def _load_named(name: str, rows: "Rows", band: int) -> "LightningModule":
-    """Load one of `PARSERS`."""
+    """Load one of `PARSERS`, see `load_parser`; a `UserError` if the encoder of `mpnet` cannot be downloaded."""
     from datamodules.text.subwords import MPNET
     from lightning_modules.discourse_parser.isanlp import IsaNLPParser
     from lightning_modules.discourse_parser.parser import DiscourseParser

@@ -80,7 +80,7 @@ def import_policy(arguments: Sequence[str] = ()) -> Iterator[None]:
 
 
 def with_absolute_files(arguments: Sequence[str]) -> list[str]:
-    """Make paths of YAML files in class options absolute; jsonargparse would import a bare `trainer.yaml`."""
+    """Make paths of YAML files in class options absolute; jsonargparse takes a bare `trainer.yaml` for a class."""
     absolute = []
     for argument, (option, value) in zip(arguments, _option_values(arguments)):
         path = Path(value)
