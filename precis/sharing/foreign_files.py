@@ -46,11 +46,11 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def _load(path: Path) -> Any:
-    """Read a pickled file; each time torch refuses a class, add a placeholder of that name and read it again."""
-    stand_ins: dict[str, type[Inert]] = {}
+    """Return the content of a pickled file; for each class that torch refuses, add a placeholder and read it again."""
+    stand_ins: dict[str, type[Inert]] = {}  # placeholders by the full name of the class
     while len(stand_ins) < MOST_CLASSES:
         try:
-            with safe_globals([(kind, name) for name, kind in stand_ins.items()]):
+            with safe_globals([(stand_in, name) for name, stand_in in stand_ins.items()]):
                 return load_pickled(path)
         except (OSError, pickle.UnpicklingError) as error:
             refused = re.search(r"Unsupported global: GLOBAL (\S+) was not an allowed global", str(error))
@@ -159,7 +159,7 @@ def rename(weights: Mapping[str, Tensor], kind: Kind) -> dict[str, Tensor]:
     old_prefix, new_prefix = key_map.encoder
     for name, value in weights.items():
         if any(re.fullmatch(pattern, name) for pattern in (*_DROPPED, *key_map.dropped)):
-            continue
+            continue  # a buffer, or a weight without an effect, such as the bias of attention keys
         if name.startswith(old_prefix):  # the encoder is BERT of transformers in both: only the prefix differs
             renamed[new_prefix + name.removeprefix(old_prefix)] = value
             continue

@@ -42,7 +42,7 @@ def push(arguments: list[str]) -> None:
 
 
 def find_run(name: str | Path) -> Path | None:
-    """Return the folder of a shipped, trained or exported model, which is downloaded; None for others of the hub.
+    """Return the folder of a shipped, trained or exported model, downloaded if need be; None for one of transformers.
 
     A path that does not exist is returned as it is. A `UserError` if there is no such model on the hub.
     """

@@ -49,31 +49,31 @@ def import_run(arguments: list[str]) -> None:
 def _run_config(
     kind: Kind, state: Mapping[str, Tensor], encoder: str, heads: int, scorer: Path | None = None
 ) -> dict[str, Any]:
-    """Return the config of a run: sizes by the shapes of the weights, other settings as in the released code."""
+    """Return the config of a run: sizes from the weights (except `heads`), other options as in the released code."""
     sizes = {name: tensor.shape for name, tensor in state.items()}
     positions = next(size[0] for name, size in sizes.items() if name.endswith("position_embeddings.weight"))
     vocab_size = next(size[0] for name, size in sizes.items() if name.endswith("word_embeddings.weight"))
     model: dict[str, Any] = {"vocab_size": vocab_size, "encoder": {"checkpoint": encoder}}
     data: dict[str, Any] = {"vocab_size": vocab_size, "checkpoint": encoder, "batch_size": 6}
     if kind != "matchsum":
-        model["encoder"] |= {"long_input": "extend", "positions": positions}
+        model["encoder"] |= {"long_input": "extend", "positions": positions}  # PreSumm's may be more than BERT's 512
     if kind == "presumm_ext":
         name, data_name = "BertSum", "ExtractiveData"
         model["inter_sentence"] = {
-            "layers": _count(sizes, r"network\.layers\.(\d+)\."),
+            "layers": _number_of_layers(sizes, r"network\.layers\.(\d+)\."),
             "heads": heads,
             "inner_size": sizes["network.layers.0.feed_forward.inner.weight"][0],
             "activation": "gelu_tanh",
             "first_norm": False,
         }
         model["loss"] = "labels"
-        model["selection"] = {"selector": "trigram_blocking", "k": 3}  # from here on, the options of PreSumm
+        model["selection"] = {"selector": "trigram_blocking", "k": 3}  # this and the data options: as in PreSumm
         data |= {"max_source": positions, "min_words": 6, "max_words": 200}
-        data |= {"oracle_stem": False, "oracle_counts": "set"}
+        data |= {"oracle_stem": False, "oracle_counts": "set"}  # ROUGE of its labels: unstemmed, over sets of n-grams
     elif kind == "presumm_abs":
         name, data_name = "BertSumAbs", "BertSumAbsData"
         model |= {"activation": "gelu_tanh", "output_bias": True, "sentence_mark": "[unused2]"}
-        model |= {"decoder_layers": _count(sizes, r"decoder\.decoder\.(\d+)\."), "decoder_heads": heads}
+        model |= {"decoder_layers": _number_of_layers(sizes, r"decoder\.decoder\.(\d+)\."), "decoder_heads": heads}
         model["decoder_inner_size"] = sizes["decoder.decoder.0.feed_forward.inner.weight"][0]
         model["decoding"] = {"beam_size": 5, "min_length": 50, "max_length": 200, "no_repeat_ngram": 3}
         model["decoding"] |= {"length_penalty": "gnmt", "alpha": 0.95}
@@ -92,7 +92,7 @@ def _run_config(
     }
 
 
-def _count(sizes: Mapping[str, Any], pattern: str) -> int:
+def _number_of_layers(sizes: Mapping[str, Any], pattern: str) -> int:
     """Return the number of layers, which are numbered from 0 by the group in a pattern of names of weights."""
     return 1 + max(int(match[1]) for name in sizes if (match := re.match(pattern, name)))
 
@@ -114,7 +114,7 @@ def _write_run_folder(
             raise UserError(f"{source}: {problem}; give the --encoder that it was trained with")
     module.load_state_dict(state)
     content: dict[str, Any] = {"state_dict": module.state_dict(), "global_step": 0, "epoch": 0}  # as of Lightning
-    module.on_save_checkpoint(content)
+    module.on_save_checkpoint(content)  # adds the tokenizer's state
     (folder / "checkpoints").mkdir()
     torch.save(content, folder / "checkpoints" / "best.ckpt")
     data.save_tokenizer(folder / "text")
@@ -126,7 +126,7 @@ def _write_run_folder(
 
 
 def _with_symbols_of(tokenizer: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Swap the decoder's weights for the tokens that begin and end summaries in PreSumm and in the suite."""
+    """Give the suite's symbols that begin and end summaries the decoder's weights of PreSumm's tokens for the same."""
     names = ("decoder.embedding.weight", "decoder.output_bias")  # not the encoder's embedding, a weight of its own
     swapped = {name: state[name].clone() for name in names if name in state}
     for token, symbol in _SUMMARY_TOKENS.items():
@@ -135,5 +135,5 @@ def _with_symbols_of(tokenizer: Any, state: Mapping[str, Tensor]) -> dict[str, T
             raise UserError(f"the tokenizer has no {token}, which ends PreSumm's summaries; give its --encoder")
         pair = [token_id, getattr(tokenizer, symbol)]
         for table in swapped.values():
-            table[pair] = table[pair[::-1]]
+            table[pair] = table[pair[::-1]]  # swaps the two rows
     return {**state, **swapped}

@@ -47,11 +47,11 @@ class _Error(NamedTuple):
 
     def p_value(self, mean: Array) -> Array:
         """Return two-sided p-values of the hypothesis that the true mean is 0, [M]."""
-        from scipy import special  # slow to import, as above
+        from scipy import special  # slow to import, and every command imports this module
 
-        with np.errstate(divide="ignore", invalid="ignore"):  # a variance of 0, which the last lines treat
-            t = np.abs(mean) / np.sqrt(self.variance)
-        equal = (mean == 0) & (self.variance == 0)  # all scores are equal: 0 / 0 in t
+        with np.errstate(divide="ignore", invalid="ignore"):  # variance 0 gives t = inf and p = 0, or 0 / 0
+            t = np.abs(mean) / np.sqrt(self.variance)  # [M]
+        equal = (mean == 0) & (self.variance == 0)  # 0 / 0: all scores are equal, which has p = 1
         return np.where(equal, 1.0, 2 * special.stdtr(self.freedom, -t))
 
 
@@ -83,10 +83,10 @@ def mean_difference(scores: Array, baseline: Array, fixed: tuple[bool, bool] = (
     trained = [system for system, is_fixed in zip(systems, fixed) if not is_fixed]
     repeated = [system for system in trained if len(system) > 1]  # a single run has no variance over seeds
     over_seeds = [_error(np.stack([column_means(run) for run in system])) for system in repeated]
-    tests = [_total([*over_seeds, _error(by_document)])]  # over seeds and documents
+    tests = [_total([*over_seeds, _error(by_document)])]  # over seeds and documents: their variances add up
     if trained and len(over_seeds) == len(trained):
         tests.append(_total(over_seeds))  # over seeds alone
-    # of both tests: the wider interval, the larger p-value and the larger detectable difference
+    # of both tests: the wider interval, larger p-value and larger detectable difference (half width + power quantile)
     half_width = np.max([test.quantile((1 + LEVEL) / 2) for test in tests], axis=0)
     p = np.max([test.p_value(mean) for test in tests], axis=0)
     detectable = np.max([test.quantile((1 + LEVEL) / 2) + test.quantile(_POWER) for test in tests], axis=0)
@@ -96,8 +96,8 @@ def mean_difference(scores: Array, baseline: Array, fixed: tuple[bool, bool] = (
 def paired_difference(scores: Array, baseline: Array) -> Difference:
     """Return the differences in means of two systems whose runs are paired by seed, with tests.
 
-    Runs with the same seed have the same initial weights and order of documents, or are one model that reads something
-    else, so that seeds are paired like documents.
+    Runs with the same seed have the same initial weights and order of documents, or are one model with two inputs, so
+    their differences are tested against 0, which has no variance.
 
     The scores are of R runs with the same seeds on the same N documents by M measures, [R, N, M].
     """

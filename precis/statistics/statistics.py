@@ -44,7 +44,7 @@ def resampled_means(scores: ArrayLike, resamples: int = RESAMPLES, seed: int = 0
 
     Missing scores (NaN) are left out of means; the mean of a sample without any score is NaN.
     """
-    table, _ = _table(scores)
+    table, _ = _table(scores)  # [N, 1] for the scores of a single measure
     present = ~np.isnan(table)
     if present.all():
         return resampled_sums(table, resamples, seed) / len(table)

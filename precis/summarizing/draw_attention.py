@@ -40,7 +40,7 @@ def write(model: RSTformer, data, out: Path) -> None:
     """Write pictures and page of the only test document of a DataModule; a `UserError` if the model reads no EDU."""
     (batch,) = data.test_dataloader()
     (features,) = data.features("test")
-    if not features["parse"]:
+    if not features["parse"]:  # the key of its parse in the cache
         raise UserError(f"document {features['id']!r} is empty; give a text")
     parse = data.cache.get(features["parse"], features["id"])
     text = as_document(data.documents("test")[0]).text
@@ -61,14 +61,14 @@ def write(model: RSTformer, data, out: Path) -> None:
     (summary,) = model.summarize(batch)
     tree = draw_svg(parse.best_tree(), [text[start:end] for start, end in parse.edus.tolist()])
     (out / "tree.svg").write_text(tree, encoding="utf-8")
-    note = cut_off(parse.size, edus, min(edus, _MAX_EDUS))
+    note = drawing_note(parse.size, edus, min(edus, _MAX_EDUS))
     macros = template("precis.summarizing", "pages.html").module
     body = macros.attention(tree, summary.sentences, note, pictures)
     (out / "page.html").write_text(html_page(features["id"], body), encoding="utf-8")
 
 
-def cut_off(size: int, num_read: int, num_drawn: int) -> str:
-    """Return a note on how many of a document's `size` EDUs are read and drawn, and on the colors of the maps."""
+def drawing_note(size: int, num_read: int, num_drawn: int) -> str:
+    """Return a note on how many of a document's `size` EDUs the model reads and the heat maps show, and on colors."""
     parts = []
     if num_read < size:
         parts.append(f"The model reads the first {num_read} of {size} EDUs; the others are in the tree alone.")
@@ -84,7 +84,7 @@ def relations_of(model: RSTformer, layer: int, names: Sequence[str]) -> list[str
     if not len(injections) or model.ablation == "no_labels":  # of R relations, only the mean is read
         return []
     injection = injections[layer % len(injections)]  # one for each layer, or one that all layers share
-    weights = injection.fixed_weights if injection.weights is None else injection.weights  # [H, R]
+    weights = injection.fixed_weights if injection.weights is None else injection.weights  # [H, R]; None: not learned
     ranked = torch.argsort(weights, dim=1, descending=True, stable=True).tolist()  # [H, R]
     return [", ".join(names[r] for r in order if head[r] != 0) for head, order in zip(weights, ranked)]
 

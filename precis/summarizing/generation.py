@@ -52,7 +52,7 @@ class Generated(NamedTuple):
 class Generator:
     """A pretrained model, an encoder-decoder or a decoder, with its tokenizer and generation settings.
 
-    The settings replace those of the model's card, and count as its own; a `UserError` if one is unknown or refused.
+    The settings replace those of the model's card, also for each later `change`; a `UserError` if one is refused.
     """
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, settings: Mapping[str, Any]) -> None:
@@ -61,7 +61,7 @@ class Generator:
         self.card = model.generation_config
         ends = self.card.eos_token_id  # an id, a list of ids, or None
         self.ends = {ends} if isinstance(ends, int) else set(ends or ())
-        candidates = (tokenizer.pad_token_id, self.card.pad_token_id, *self.ends, 0)
+        candidates = (tokenizer.pad_token_id, self.card.pad_token_id, *self.ends, 0)  # any id serves: it is masked
         self.padding = next(token for token in candidates if token is not None)  # GPT-2, for example, has no padding
         self.separator = tokenizer.get_added_vocab().get(SEPARATOR)  # None except for PRIMERA
         self.change(settings)
@@ -101,7 +101,7 @@ class Generator:
 
     def _collate(self, prompts: Sequence[list[int]]) -> tuple[Tensor, Tensor]:
         """Return padded ids and mask; padding is left of a prompt, which a decoder continues, and right of a source."""
-        sequences = [ids[::-1] for ids in prompts] if self.is_decoder_only else list(prompts)
+        sequences = [ids[::-1] for ids in prompts] if self.is_decoder_only else list(prompts)  # `pad` pads the end
         source = pad(sequences, self.padding)                                                # [B, S]
         mask = pad([[1] * len(ids) for ids in sequences], 0)                                 # [B, S]
         if self.is_decoder_only:
@@ -130,10 +130,10 @@ def change_settings(config: GenerationConfig, settings: Mapping[str, Any]) -> Ge
         changed.update(**dict.fromkeys(OF_BEAMS))  # transformers refuses settings that have no effect
     try:
         changed.update(**UNUSED | settings | FIXED)  # settings of sampling are None, unless they are in `settings`
-        _solve_conflict(changed, settings)
+        _solve_conflict(changed, settings)  # of minimum and maximum length
         changed.validate()
     except UserError:
-        raise  # it is a ValueError, too
+        raise  # a subclass of ValueError, which has its message already
     except (ValueError, TypeError) as error:
         raise UserError(f"{OPTION}: {' '.join(str(error).split())}; change the setting") from None
     return changed
@@ -155,7 +155,7 @@ def _check(settings: Mapping[str, Any]) -> None:
 
 def _solve_conflict(config: GenerationConfig, settings: Mapping[str, Any]) -> None:
     """Where minimum and maximum length conflict, change the one of the model's card; a `UserError` if both were set."""
-    sets_maximum, sets_minimum = (any(name in settings for name in pair) for pair in SAME_LIMIT.items())
+    sets_maximum, sets_minimum = (bool(settings.keys() & set(names)) for names in SAME_LIMIT.items())  # in this order
     minimum, maximum = length_limits(config)
     if maximum is None or minimum < maximum:  # the end symbol needs a position, too
         return

@@ -36,7 +36,7 @@ Curve = tuple[str, str, float, float, str]  # class, path, width, opacity and to
 
 
 def strongest(weights: NDArray, max_links: int = LINKS, min_weight: float = MIN_LINK) -> list[tuple[int, int]]:
-    """Return the links to draw as pairs i < j: the strongest of each paragraph, in either direction of G [L, L]."""
+    """Return the links to draw as pairs i < j: each paragraph's strongest in either direction, by weights [L, L]."""
     strength = np.maximum(weights, weights.T).astype(float)  # [L, L], symmetric
     np.fill_diagonal(strength, -1)  # below `min_weight`: no paragraph is linked to itself
     pairs = set()
@@ -57,7 +57,7 @@ def draw_svg(
     weights.
 
     Args:
-        weights: G [L, L].
+        weights: weight of the link from each of the L paragraphs to each other one, [L, L].
         texts: sentences of each of the L paragraphs.
         summary: sentences of the summary; empty to draw only the graph.
         attention: attention of each summary sentence to each paragraph, [sentences, L].
@@ -68,7 +68,7 @@ def draw_svg(
     right = left + width_of_texts + GAP  # x of the summary
     height = TOP + ROW * max(len(texts), len(summary)) + 10  # 10: margin below
     step = (height - TOP - 10) / max(1, len(summary))  # height of a summary sentence; all of them share the column
-    curves, labels = _arcs(np.asarray(weights, dtype=float), left - 8), []  # labels: (x, y, text, tooltip)
+    curves, labels = _arcs(np.asarray(weights, dtype=float), left - 8), []  # 8: margin; labels: (x, y, text, tooltip)
     legend = [f"arcs: the {LINKS} strongest links of each paragraph"]
     if not curves:
         legend = [f"no links: the graph gives no two paragraphs a weight of at least {MIN_LINK:g}"]
@@ -92,7 +92,7 @@ def draw_svg(
 
 
 def _arcs(weights: NDArray, x: float) -> list[Curve]:
-    """Return the links of G [L, L] as half ellipses left of `x`, in the order of drawing: the strongest is on top."""
+    """Return the strongest links by weights [L, L] as half ellipses left of `x`; the last and strongest is on top."""
     pairs = strongest(weights)
     strength = np.maximum(weights, weights.T)
     largest = max((strength[pair] for pair in pairs), default=1.0)
@@ -120,7 +120,7 @@ def _attention_lines(attention: NDArray, left: float, right: float, step: float)
             # A Bézier curve that leaves both ends horizontally; stronger weights are wider and less transparent.
             path = f"M{left:.1f} {start}C{middle:.1f} {start} {middle:.1f} {end:.1f} {right:.1f} {end:.1f}"
             tooltip = f"sentence {sentence + 1} to paragraph {paragraph + 1}: {weight:.2f}"
-            curves.append(("look", path, 9 * weight, 0.25 + 0.6 * weight, tooltip))
+            curves.append(("look", path, 9 * weight, 0.25 + 0.6 * weight, tooltip))  # "look": class in the stylesheet
     return curves
 
 
@@ -190,7 +190,7 @@ def _text_pictures(options: Namespace) -> list[GraphPicture]:
     parses = options.parses or default_cache() / "parses"
     graph = make_graph(options.graph, parser, parses)
     graph.prepare(documents)  # parses them for `rst`
-    return [_picture(options.paragraphs(document), graph) for document in documents]
+    return [_picture(options.paragraphs(document), graph) for document in documents]  # `paragraphs`: a `ParagraphRule`
 
 
 def _run_pictures(options: Namespace) -> list[GraphPicture]:
@@ -215,7 +215,7 @@ def _run_pictures(options: Namespace) -> list[GraphPicture]:
 
 
 def _picture(paragraphs: Paragraphs, graph: ParagraphGraph, prediction: Mapping[str, Any] = {}) -> GraphPicture:
-    """Return the picture's data for a document, with the summary and attention in the record of its prediction."""
+    """Return the data of a document's picture; `prediction` is its record in predictions.jsonl, {} for no summary."""
     return GraphPicture(
         id=paragraphs.id, graph=graph.name, weights=graph(paragraphs), texts=paragraphs.texts,
         summary=prediction.get("summary", []), attention=prediction.get("paragraph_attention"),

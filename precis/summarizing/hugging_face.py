@@ -112,14 +112,14 @@ class HuggingFaceSummarizer:
         if prompt is None:
             return (prefix if self.options.source_prefix is None else self.options.source_prefix) + "{document}"
         template = prompt if "{document}" in prompt else read_prompt(prompt)  # a text, or the name of a shipped prompt
-        check_fields(prompt, template, {"document": True, "n": False, "query": False})  # True: a field it must have
+        check_fields(prompt, template, {"document": True, "n": False, "query": False})  # True: has a value here
         return template
 
     def _card_settings(self, task: Mapping[str, Any], model: Any) -> dict[str, Any]:
-        """Return the generation settings of the task in the model's config, with a maximum length if none is set."""
-        names = vars(model.generation_config).keys() - generation.FIXED
+        """Return generation settings in `task`, the model card's section for summarization, with a length limit."""
+        names = vars(model.generation_config).keys() - generation.FIXED  # the suite sets these itself: no sampling
         settings = {name: value for name, value in task.items() if name in names}
-        limits = model.generation_config.to_dict() | settings
+        limits = model.generation_config.to_dict() | settings  # to see whether a length is set in either
         if model.config.is_encoder_decoder:
             if not (limits.get("max_length") or limits.get("max_new_tokens")):
                 positions = generation.positions(model, "decoder") or generation.DEFAULT_LENGTH
@@ -164,14 +164,14 @@ class HuggingFaceSummarizer:
         replaced = {generation.OTHER_NAME.get(name) for name in settings}
         others = {name: value for name, value in self.options.generation.items() if name not in replaced}
         try:
-            self.generator.change(others | dict(settings))
+            self.generator.change(others | dict(settings))  # from the model's card, so the options are repeated
             self._check_positions()
             yield
         finally:
             model.generation_config = before
 
     def encode(self, text: str, **options: Any) -> list[int]:
-        """Return the token ids of a text in the prompt, with special tokens; `options` are those of the tokenizer."""
+        """Return the token ids of a text in the prompt, with special tokens; chat templates ignore the `options`."""
         prompt = fill(self.template, {"document": text})
         if self.is_chat:
             messages = [{"role": "user", "content": prompt}]
@@ -249,7 +249,7 @@ class HuggingFaceSummarizer:
 
     def _one_pass(self, documents: list[Document]) -> Iterator[list[Answer]]:
         """Summarize windows in batches of similar length; yield after each batch the answers that it completes."""
-        sources = [self.sources(document) for document in documents]
+        sources = [self.sources(document) for document in documents]  # (ids of each window, tokens before truncation)
         # For each window of each document, its place (index of the document, of the window), and its token ids.
         places = [(number, window) for number, (windows, _) in enumerate(sources) for window in range(len(windows))]
         prompts = [prompt for windows, _ in sources for prompt in windows]
@@ -285,7 +285,7 @@ class HuggingFaceSummarizer:
 
 
 def how_read(summary: Summary, long_documents: str) -> str | None:
-    """Return a note on how much of a document was read, and in how many windows; None if it was read as a whole."""
+    """Note how much was read, in how many windows, by the option `long_documents`; None for all in one window."""
     read, total = summary.extra.get("source_tokens", (0, 0))  # trained models record neither
     windows = summary.extra.get("windows", 1)
     if windows == 1:

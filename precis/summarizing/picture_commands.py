@@ -44,8 +44,8 @@ def graph(arguments: list[str]) -> None:
     add("--documents", type=int, default=5, help="with --run: number of documents if no ids are given")
     add("--graph", type=GraphName | ParagraphGraph, default="similarity", help="graph between paragraphs")
     parser.add_class_arguments(ParagraphRule, "paragraphs")
-    add("--parser", type=str, default="default", help=f"for rst: {', '.join(PARSERS)}, or a run folder")
-    add("--parses", type=Path | None, default=None, help="for rst: folder of parses; by default in the cache")
+    add("--parser", type=str, default="default", help=f"for --graph rst: {', '.join(PARSERS)}, or a run folder")
+    add("--parses", type=Path | None, default=None, help="for --graph rst: folder of parses; by default in the cache")
     add("--html", type=Path | None, default=None, help="page with a drawing (SVG) of each document")
     options = parser.parse_args(arguments)
     built = parser.instantiate_classes(options)  # the same options, with objects for `graph` and `paragraphs`

@@ -57,7 +57,7 @@ def load_model(
         raise UserError(f"{name}: a model of Hugging Face, which has no other checkpoints; leave {checkpoint} out")
     changes.pop("max_eval", None)  # a limit that only the config of a run may have
     documents = TextDocuments(corpus, language=options.language, **changes)
-    return Run(HuggingFaceSummarizer(str(name), options), documents, {})
+    return Run(HuggingFaceSummarizer(str(name), options), documents, config={})  # it was not trained here
 
 
 def summarize_all(
@@ -108,7 +108,7 @@ def changed_options(model: Summarizer | HuggingFaceSummarizer, changes: Mapping[
 
 @contextmanager
 def quiet_progress() -> Iterator[None]:
-    """Hide the progress bars of `datasets`, which read a text as a corpus, within a context."""
+    """Hide the progress bars of `datasets` within a context: for a few texts, a bar would only flicker."""
     were_hidden = datasets.are_progress_bars_disabled()
     datasets.disable_progress_bars()
     try:
@@ -120,24 +120,24 @@ def quiet_progress() -> Iterator[None]:
 
 def print_summaries(options: Namespace, corpus: Corpus, budget: LengthBudget) -> None:
     """Print a summary of each document of a corpus (its split "test"), with the options of `precis summarize`."""
-    with TemporaryDirectory(prefix="precis-") as cache:  # the same text is rarely summarized twice
-        changes = {"eval_batch_size": options.batch_size, "max_eval": None, "cache_dir": cache}
+    with TemporaryDirectory(prefix="precis-") as cache:  # not kept: the same text is rarely summarized twice
+        changes = {"eval_batch_size": options.batch_size, "max_eval": None, "cache_dir": cache}  # None: all documents
         changes["on_bad_record"] = options.on_bad_record
         run = load_model(options.checkpoint, corpus=corpus, options=read_options(PretrainedOptions, options), **changes)
         documents = run.data.documents(TEST)
-        show_summaries(options, run.model, documents, _within(budget, run, documents, options))
+        show_summaries(options, run.model, documents, _summaries_within(budget, run, documents, options))
 
 
 def _report_unread(data: SummarizationData) -> None:
     """Print on stderr which documents are truncated, and how many of their units (tokens, sentences, ...) are read."""
     if not data.truncation_limits():
         return
-    data.truncation[TEST] = []  # no report by the DataModule, whose shares of a corpus say little about a few texts
+    data.truncation[TEST] = []  # stops the DataModule's report, whose shares of a corpus say little about a few texts
     messages = []
     for row in data.features(TEST).select_columns(["id", TRUNCATION]):
-        units, (read, total) = next(iter(row[TRUNCATION].items()))  # the first count is of the source
+        name, (read, total) = next(iter(row[TRUNCATION].items()))  # such as "source_tokens"; others come after it
         if read < total:
-            messages.append(f"{printable_line(row['id'])}: first {read} of {total} {units.split('_')[-1]} were read")
+            messages.append(f"{printable_line(row['id'])}: first {read} of {total} {name.split('_')[-1]} were read")
     for message in messages[:_MAX_REPORTED]:
         print(f"precis: {message}", file=sys.stderr)
     if len(messages) > _MAX_REPORTED:
@@ -145,7 +145,7 @@ def _report_unread(data: SummarizationData) -> None:
         print(f"precis: nor was all of {more} read", file=sys.stderr)
 
 
-def _within(budget: LengthBudget, run: Run, documents: Dataset, options: Namespace) -> Iterator[Summary]:
+def _summaries_within(budget: LengthBudget, run: Run, documents: Dataset, options: Namespace) -> Iterator[Summary]:
     """Yield the summaries of a model within a budget; print on stderr what was not read and how many were cut."""
     is_generative, truncated = not hasattr(run.model, "selection"), 0
     with changed_options(run.model, budget.options(run.model) | options.generation):  # explicit settings win

@@ -72,7 +72,7 @@ def _compose_point(parser: ArgumentParser, sweep: Sweep, point: Point) -> dict[s
         config = parser.parse_args(arguments)
         check_permitted_names(config)
         check_written_paths(config, None)  # there is no run folder yet
-        check_linked(arguments, config)
+        check_linked(arguments, config)  # no data argument that the model's value would replace
         return _as_dict(parser, config)
     except ArgumentError as error:
         raise UserError(f"{sweep.path}: point {point.label!r}: {explain(str(error), 'fit')}") from None
@@ -103,20 +103,20 @@ def check_buildable(configs: Iterable[tuple[str, dict[str, Any]]]) -> None:
     Models are built without allocating weights. Of pretrained models, only the existence is checked. A `UserError`
     names the point and the key of a value that is refused.
     """
-    checked: set[str] = set()
+    checked: set[str] = set()  # model, data and callbacks that were built already, as JSON
     for label, config in configs:
         try:
             _check_config(copy.deepcopy(config), checked)  # a copy, because parsing changes its argument
         except UserError as error:
             raise UserError(f"point {label!r}: {error}") from None
-        except value_checks.REFUSALS as error:
+        except value_checks.REFUSALS as error:  # what constructors raise for a wrong value
             raise UserError(f"point {label!r}: {value_checks.explain_refusal(error, config)}") from error
 
 
 def _check_config(config: dict[str, Any], checked: set[str]) -> None:
     """Check a config as `check_buildable` does; `checked` has the parts of earlier configs, which are built once."""
     value_checks.check_ranges(config)
-    value_checks.check_no_keys(config)
+    value_checks.check_no_keys(config)  # API keys and passwords, which the run folder would keep
     if config.get("start_from"):
         find_start(config)  # raises a `UserError` if there is no such checkpoint
     callbacks = (config.get("trainer") or {}).get("callbacks")  # one, a list, or None
@@ -129,13 +129,13 @@ def _check_config(config: dict[str, Any], checked: set[str]) -> None:
     parser = ArgumentParser(exit_on_error=False)
     parser.add_argument("--callbacks", type=list[Callback] | Callback | None)
     parser.instantiate_classes(parser.parse_object({"callbacks": callbacks}))
-    if _is_pretrained(config["model"]):
+    if _is_pretrained(config["model"]):  # checks that its folder exists; loading its weights takes too long
         return
     try:
         with torch.device("meta"):
             build(parts)
-    except Exception:  # of the value, or of an operation that the meta device does not have
-        build(parts)  # with weights, so that a second error is the constructor's
+    except Exception:  # a wrong value, or an operation that the meta device does not have
+        build(parts)  # with weights: an error now is due to the value
 
 
 def _check_monitors(config: dict[str, Any], callbacks: list[dict[str, Any]]) -> None:
@@ -148,7 +148,7 @@ def _check_monitors(config: dict[str, Any], callbacks: list[dict[str, Any]]) -> 
     monitors = {"checkpoint.monitor (metric of a search)": (config.get("checkpoint") or {}).get("monitor")}
     for callback in callbacks:
         monitors[f"monitor of {callback['class_path']}"] = (callback.get("init_args") or {}).get("monitor")
-    for argument, name in monitors.items():
+    for argument, name in monitors.items():  # `argument` is for messages, as the metric of a search is a monitor, too
         if str(name).startswith("val/"):
             check_monitor(argument, name, [f"val/{each}" for each in (*SCORES, *model.validation_names)])
 

@@ -118,7 +118,7 @@ def _row(path: Path, number: int, row: Any) -> tuple[str, dict[str, Any]]:
 
 def _check_keys(sweep: Sweep) -> None:
     """Raise a `UserError` for a key that a sweep may not set or sets twice, or a command that cannot follow `fit`."""
-    keys_of_points = set().union(*(overrides for _, overrides in sweep.rows))  # may also replace a value of `set`
+    keys_of_points = set().union(*(overrides for _, overrides in sweep.rows))  # not in `places`: may replace `set`
     places = {"grid": [*sweep.grid], "zip": [*sweep.zipped], "search": [*sweep.search.get("keys", {})]}
     places["seeds"] = [SEED] if sweep.seeds else []
     varying = [*keys_of_points, *itertools.chain(*places.values())]
@@ -141,7 +141,7 @@ def points_of(sweep: Sweep) -> list[Point]:
     grid = [dict(zip(sweep.grid, values)) for values in itertools.product(*sweep.grid.values())]
     zipped = [dict(zip(sweep.zipped, values)) for values in zip(*sweep.zipped.values())] or [{}]
     seeds = [{SEED: seed} for seed in sweep.seeds] or [{}]
-    rows = sweep.rows or [("", {})]  # (name, overrides)
+    rows = sweep.rows or [("", {})]  # (name, overrides) of the section `points`; its names are optional
     keys = {*sweep.grid, *sweep.zipped, *(key for _, overrides in rows for key in overrides)}
     points = []
     for grid_values, zipped_values, (name, overrides), seed in itertools.product(grid, zipped, rows, seeds):

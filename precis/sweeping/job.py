@@ -147,9 +147,7 @@ class Running:
         self.process: subprocess.Popen  # of the command; none if the run is elsewhere or finished
         job.check_links()
         job.folder.mkdir(parents=True, exist_ok=True)
-        # The process of the run inherits the lock: if the launcher is killed and its runs continue, a second launch
-        # does not start them again.
-        self.lock = take_lock(job.folder / ".lock")
+        self.lock = take_lock(job.folder / ".lock")  # file descriptor, which the commands inherit
         if self.lock is None:
             self.state = "elsewhere"
             return
@@ -167,10 +165,11 @@ class Running:
         with self.job.log.open("a", encoding="utf-8") as log:
             log.write(f"$ {shlex.join(['precis', *arguments])}\n")
             log.flush()  # before the command writes to the file
-            # In a separate session, Ctrl-C only reaches the launcher, which signals its runs once.
+            # In a separate session, Ctrl-C only reaches the launcher, which signals its runs once. The command holds
+            # the lock, too, so that a second launch does not start it again if this process is killed.
             self.process = subprocess.Popen(
                 [*self.command, *arguments], stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                env=self.environment, start_new_session=self.own_session, pass_fds=(self.lock,),  # inherits the lock
+                env=self.environment, start_new_session=self.own_session, pass_fds=(self.lock,),
             )  # fmt: skip
 
     def poll(self) -> bool:

@@ -33,8 +33,8 @@ def run_environment(slot: int, slots: int) -> dict[str, str]:
 def launch(jobs: Sequence[Job], slots: int = 1, command: Sequence[str] = COMMAND) -> None:
     """Run unfinished jobs, `slots` at a time; a failure does not stop the others, but raises a `UserError` at the end.
 
-    The first Ctrl-C or SIGTERM asks the runs to save and stop, the second one kills them; then this process exits with
-    status 130, as shells do after Ctrl-C.
+    The first Ctrl-C, SIGTERM or SIGHUP asks the runs to save and stop, the second one kills them; then this process
+    exits with status 130, as shells do after Ctrl-C.
     """
     waiting = deque(job for job in jobs if not is_finished(job))
     running: dict[int, Running] = {}  # by slot

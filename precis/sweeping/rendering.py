@@ -45,14 +45,14 @@ def render(arguments: list[str]) -> None:
     if sweep.search:
         raise UserError(f"{sweep.path}: a search has no points before it runs; its workers are `precis sweep work`")
     out = options.out or Path("runs") / sweep.path.stem
-    target = out / f"{template.stem}{template.suffix}"
+    target = out / template.name
     if target.resolve() == template.resolve():
         raise UserError(f"--template {template}: would be overwritten by its result; move it out of {out}")
     from precis.sweeping.composition import check_buildable, compose  # imports torch and Lightning
 
     points = compose(sweep)
     jobs = jobs_of(sweep, points, out)
-    text = fill_template(template, sweep.path.stem, out, jobs, options["values"])
+    text = fill_template(template, sweep.path.stem, out, jobs, options["values"])  # `options.values` is a method
     check_buildable((point.label, point.config) for point in points)
     record(sweep, points, out)
     for job in jobs:
@@ -82,7 +82,7 @@ def fill_template(template: Path, sweep: str, folder: Path, jobs: Sequence[Job],
     from jinja2.sandbox import SandboxedEnvironment  # templates may come from somebody else
 
     environment = SandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)  # an unknown name fails
-    environment.filters |= {"sh": _shell_word, "kubernetes": lambda text: str(text).replace("$", "$$")}
+    environment.filters |= {"sh": _shell_word, "kubernetes": lambda text: str(text).replace("$", "$$")}  # $$: escaped
     fields = {
         "sweep": printable_line(sweep),
         "name": re.sub(r"[^a-z0-9]+", "-", sweep.lower())[:_LONGEST_NAME].strip("-") or "sweep",

@@ -59,7 +59,7 @@ def compose_search(sweep: Sweep) -> list[Point]:
 
 
 def record_search(sweep: Sweep, base: dict[str, Any], out: Path) -> "Search":
-    """Write the files of a search to its sweep folder; raise a `UserError` if it has another sweep or search."""
+    """Write the files of a search, with `base`, the config that trials change; a `UserError` if `out` has another."""
     from precis.trials.study import Search  # imports Optuna
 
     points_file = out / "points.json"

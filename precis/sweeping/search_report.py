@@ -22,7 +22,7 @@ STYLES = {"complete": "green", "pruned": "cyan", "interrupted": "yellow", "faile
 
 def trial_rows(search: Search) -> list[dict[str, Any]]:
     """Return a dict for each trial that was started, as `precis sweep status --json` prints it."""
-    workers = states(search.out, worker_jobs(search.out, 1))
+    workers = states(search.out, worker_jobs(search.out, 1))  # worker 1, and all that have a folder
     active = {worker.job.folder.name for worker in workers if worker.state == "running"}
     described = []
     for trial in search.trials:
@@ -31,7 +31,7 @@ def trial_rows(search: Search) -> list[dict[str, Any]]:
         worker = trial.user_attrs.get("worker")  # its number
         is_working = is_locked(search.out / f"worker-{worker}" / ".work.lock")  # also if started by hand
         unfinished = "running" if f"worker-{worker}" in active or is_working else "interrupted"
-        state = STATES.get(trial.state, unfinished)
+        state = STATES.get(trial.state, unfinished)  # `STATES` has those of trials that have ended
         score = trial.value if trial.state == TrialState.COMPLETE else None
         result = {"trial": trial.number, "state": state, "score": score, "validations": trial.last_step or 0}
         failure = trial.user_attrs.get("failure")

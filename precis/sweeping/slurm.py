@@ -61,7 +61,7 @@ class Profile:
 
 
 def check_devices(profile: Profile, jobs: Iterable[Job]) -> None:
-    """Raise a `UserError` if the tasks or nodes of a profile differ from the devices or nodes of a point's trainer."""
+    """Raise a `UserError` if a profile has other nodes or tasks than a point's trainer: one task for each device."""
     from precis.training.cluster_tasks import number_of_devices  # imports torch
 
     for job in jobs:
@@ -160,7 +160,7 @@ def _parameters(profile: Profile, name: str, after: str | None) -> dict[str, Any
         "setup": [path, *profile.setup],
         # Kill all tasks if one fails, since others would wait for it; and srun does not inherit cores from sbatch.
         "srun_args": ["--kill-on-bad-exit=1", f"--cpus-per-task={profile.cpus_per_task}"],
-        "additional_parameters": {key.replace("-", "_"): value for key, value in directives.items()},
+        "additional_parameters": {key.replace("-", "_"): value for key, value in directives.items()},  # submitit's form
     }
 
 
@@ -174,7 +174,7 @@ def queue(jobs: Iterable[str]) -> dict[str, tuple[str, str]]:
     ids = {job for job in jobs if job}  # empty for points that were not submitted
     if not ids:
         return {}
-    command = ["squeue", "--noheader", "--array", "--me", "--format=%i|%T|%r"]  # id, state and reason
+    command = ["squeue", "--noheader", "--array", "--me", "--format=%i|%T|%r"]  # id, state, reason; a line per task
     try:
         process = subprocess.run(command, capture_output=True, text=True, timeout=120)  # seconds
     except FileNotFoundError:
@@ -217,7 +217,7 @@ def _failure(job: Job, rank: int | str) -> Path:
 
 
 def _run_first_task(job: Job, received: list[int]) -> str:
-    """Run the commands of a job as task 0, which writes their status; `received` lists the signals to this process."""
+    """Run a job's commands as task 0; return finished, stopped or requeued. Signals are added to `received`."""
     run = Running(job, _environment(), COMMAND, own_session=False)
     failed_task = ""
     while run.state == "running":

@@ -80,13 +80,13 @@ def _start_points(file: Sweep, out: Path, options: Namespace) -> None:
 
 
 def _dry_run(file: Sweep, points: list[Point], jobs: list[Job]) -> Iterator[str]:
-    """Yield the commands of each point, as they can be typed, and the number of points."""
+    """Yield the commands of each point as lines of a shell, and the number of points."""
     for point, job in zip(points, jobs):
         # The output may be piped to a shell, so a line break in a label would begin a command.
         yield f"# {printable_line(point.label)}" + (" (finished)" if is_finished(job) else "")
         fit = ["precis", "fit", f"--config={file.base}", *flags(point.overrides), f"--run_dir={job.folder}"]
-        yield shlex.join(fit)
-        yield from (shlex.join(["precis", *arguments]) for _, arguments in job.stages()[1:])  # those after fit
+        yield shlex.join(fit)  # not the first of `stages`, which reads a config that is only written at the start
+        yield from (shlex.join(["precis", *arguments]) for _, arguments in job.stages()[1:])  # after fit
     num_finished = sum(map(is_finished, jobs))
     yield f"{counted(len(jobs), 'point')}: {num_finished} finished, {len(jobs) - num_finished} to run"
 
@@ -179,7 +179,7 @@ def _submit(out: Path, jobs: Sequence[Job], profile: Profile) -> None:
 
 
 def _run_here(out: Path, jobs: Sequence[Job], slots: int) -> None:
-    """Run jobs on this machine, `slots` at a time, and print the best point at the end."""
+    """Run jobs on this machine, `slots` at a time, and print the best point of a sweep at the end."""
     lock = take_lock(out / sweep_folder.LOCK)  # while it is held, `status` shows the points as waiting
     if lock is None:
         raise UserError(f"{out}: another launcher is running this sweep; precis sweep status {out} shows it")
@@ -188,7 +188,7 @@ def _run_here(out: Path, jobs: Sequence[Job], slots: int) -> None:
         launch(jobs, slots)
     finally:
         release_lock(lock)
-    if not is_search(out):
+    if not is_search(out):  # `_start_search` prints the best trial
         sweep_folder.conclude(out, jobs)
 
 

@@ -70,14 +70,14 @@ def status(arguments: list[str]) -> None:
 
 
 def _matching(points: Sequence[PointState], words: Sequence[str], folder: Path) -> list[PointState]:
-    """Return the points with a word in label or run folder, all without words; a `UserError` if a word is in none."""
+    """Return points whose label or folder name has one of the words (none: all); a `UserError` if a word is in none."""
 
     def matches(point: PointState, word: str) -> bool:
         return word in point.job.label or word in point.job.folder.name
 
     for word in words:
         if not any(matches(point, word) for point in points):
-            labels = ", ".join(point.job.label for point in points[:20])  # more would hide the problem
+            labels = ", ".join(point.job.label for point in points[:20])  # a longer list would hide the message
             raise UserError(f"{folder}: no point {word!r}; it has {labels}")
     return [point for point in points if not words or any(matches(point, word) for word in words)]
 
@@ -90,7 +90,7 @@ def logs(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     folder = options.folder
     workers = sweep_folder.states(folder, sweep_folder.worker_jobs(folder, 1)) if is_search(folder) else []
-    for point in _matching([*sweep_folder.states(folder), *workers], options.points, folder):
+    for point in _matching([*sweep_folder.states(folder), *workers], options.points, folder):  # workers with a folder
         path = point.job.log if options.rank == 0 else point.job.folder / f"log.rank{options.rank}.txt"
         if not path.is_file() and point.slurm:  # the job failed before its log was created
             path = folder / "slurm" / f"{point.slurm}_{options.rank}_log.out"  # submitit's name of the output
@@ -104,13 +104,13 @@ def cancel(arguments: list[str]) -> None:
     """`precis sweep cancel FOLDER [POINT ...]`: stop running and waiting points; runs save first, `retry` continues."""
     options = _parser("cancel", cancel.__doc__, points=True).parse_args(arguments)
     folder = options.folder
-    jobs = sweep_folder.worker_jobs(folder, 1) if is_search(folder) else None
+    jobs = sweep_folder.worker_jobs(folder, 1) if is_search(folder) else None  # worker 1, and all that have a folder
     points = _matching(sweep_folder.states(folder, jobs), options.points, folder)
-    numbers = [point.slurm for point in points if point.slurm and point.state in ("queued", "running")]
-    if numbers:
-        slurm.cancel(numbers)
-        print(f"cancelled {counted(len(numbers), 'job')}")
-    if sweep_folder.read_launch(folder)["launcher"] == "local" and is_locked(folder / sweep_folder.LOCK):  # it runs
+    slurm_ids = [point.slurm for point in points if point.slurm and point.state in ("queued", "running")]
+    if slurm_ids:
+        slurm.cancel(slurm_ids)
+        print(f"cancelled {counted(len(slurm_ids), 'job')}")
+    if sweep_folder.read_launch(folder)["launcher"] == "local" and is_locked(folder / sweep_folder.LOCK):  # active
         path = folder / sweep_folder.LAUNCH
         content = read_json(path, host=str, pid=int)
         host, process = content["host"], content["pid"]
@@ -122,7 +122,7 @@ def cancel(arguments: list[str]) -> None:
             raise UserError(f"{folder}: its launcher is on {host}; cancel it there")
         os.kill(process, signal.SIGTERM)
         print(f"told process {process} to save its runs and to exit")
-    elif not numbers:
+    elif not slurm_ids:
         print("no point is running or waiting")
 
 

@@ -76,10 +76,7 @@ def record(sweep: Sweep, points: list[Point], out: Path) -> None:
 
 def write_points(sweep: Sweep, out: Path, points: list[Point]) -> None:
     """Write points.json with these points; the points of a search are added when its trials start."""
-    described = []
-    for point in points:
-        entry = {"run": point.name, "label": point.label, "overrides": point.overrides, "config": point.config}
-        described.append(entry)
+    described = [{"run": p.name, "label": p.label, "overrides": p.overrides, "config": p.config} for p in points]
     content = {"sweep": sweep.path.stem, "base": str(sweep.base), "after": sweep.after, "points": described}
     atomic_write(out / POINTS, json.dumps(content, ensure_ascii=False, indent=1) + "\n")
 
@@ -105,17 +102,17 @@ def states(out: Path, jobs: Sequence[Job] | None = None) -> list[PointState]:
     return points
 
 
-def _state(job: Job, queued: tuple[str, str] | None, launcher_is_active: bool) -> tuple[str, str]:
-    """Return state and details of a job as in `PointState`; `queued` is its state and reason in SLURM's queue."""
+def _state(job: Job, in_slurm: tuple[str, str] | None, launcher_is_active: bool) -> tuple[str, str]:
+    """Return state and details of a job as in `PointState`; `in_slurm` is its (state, reason) in the queue, if any."""
     status = read_status(job.folder)
     if is_finished(job):
         return "finished", last_metrics(job.folder)
-    slurm_state, reason = queued or ("", "")
+    slurm_state, reason = in_slurm or ("", "")
     if slurm_state in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "CONFIGURING"):  # in other states, a job runs
         path = job.folder / "requeued.json"
         times = read_json(path, requeued=int)["requeued"] if path.is_file() else 0
         return "queued", reason + (f", requeued {counted(times, 'time')}" if times else "")
-    if queued is not None or is_locked(job.folder / ".lock"):  # the lock of a local launcher's process
+    if in_slurm is not None or is_locked(job.folder / ".lock"):  # the lock of a local launcher's process
         return "running", _running(job)
     if status["failed"]:
         failed = status["failed"]
@@ -140,7 +137,7 @@ def worker_jobs(out: Path, count: int) -> list[WorkerJob]:
     """Return the jobs of workers 1 to `count`, and of other workers that have a folder in the search."""
     out = Path(out)
     names = (path.name.removeprefix("worker-") for path in out.glob("worker-*"))
-    earlier = {int(name) for name in names if re.fullmatch("[1-9][0-9]{0,3}", name)}  # others are no workers
+    earlier = {int(name) for name in names if re.fullmatch("[1-9][0-9]{0,3}", name)}  # ignores other folders
     section, base = read_section(out)
     trials = section["trials"]
     numbers = sorted(earlier | set(range(1, count + 1)))
@@ -175,7 +172,7 @@ def conclude(out: Path, jobs: Sequence[Job]) -> None:
         label, result = max(results, key=lambda item: item[1]["scores"]["test/rouge1"])
         best = f"{label}: {beside_lead(result['scores']['test/rouge1'], result.get('lead1'))}"
         print(printable_line(f"best of {counted(len(results), 'point')}: {best}"))
-        print(f"next: {shlex.join(['precis', 'compare', str(out), '--html', 'page.html'])}", flush=True)  # for pipes
+        print(f"next: {shlex.join(['precis', 'compare', str(out), '--html', 'page.html'])}", flush=True)
 
 
 def read_points(out: Path) -> list[Job]:

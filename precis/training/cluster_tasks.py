@@ -43,7 +43,7 @@ def check_run_dir(environment: Mapping[str, str]) -> None:
 
 def check_tasks(trainer: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> None:
     """Raise a `UserError` if tasks and devices differ: a model would be trained twice, or tasks would wait forever."""
-    environment = os.environ if environment is None else environment  # no default: `datasets` replaces `os.environ`
+    environment = os.environ if environment is None else environment  # the current one: `datasets` replaces it
     devices = number_of_devices(trainer) or max(1, torch.cuda.device_count())  # 1: the CPU
     nodes = int(trainer.get("num_nodes") or 1)
     if "TORCHELASTIC_RUN_ID" in environment:
@@ -69,14 +69,14 @@ def _compare(key: str, configured: int, num_started: int, description: str) -> N
 
 
 def trainer_plugins(configured: Any) -> list[Any]:
-    """Return the plugins of the config, with atomic checkpoints, and without Lightning's requeueing of SLURM jobs."""
-    plugins = list(configured) if isinstance(configured, (list, tuple)) else [configured]
-    plugins = [plugin for plugin in plugins if plugin]
+    """Return the config's plugins, with atomic checkpoints and for SLURM without Lightning's requeueing of the job."""
+    plugins = configured if isinstance(configured, (list, tuple)) else [configured]
+    plugins = [plugin for plugin in plugins if plugin]  # None stands for none
     if not any(isinstance(plugin, CheckpointIO) for plugin in plugins):
         plugins.append(WholeCheckpoints())
     has_environment = any(isinstance(plugin, ClusterEnvironment) for plugin in plugins)
-    if not has_environment and in_slurm_step(os.environ) and "TORCHELASTIC_RUN_ID" not in os.environ:
+    if not has_environment and in_slurm_step(os.environ) and "TORCHELASTIC_RUN_ID" not in os.environ:  # set by torchrun
         per_node = int(os.environ["SLURM_NTASKS"]) // int(os.environ.get("SLURM_NNODES", 1))
-        os.environ.setdefault("SLURM_NTASKS_PER_NODE", str(per_node))  # Lightning asks for it
+        os.environ.setdefault("SLURM_NTASKS_PER_NODE", str(per_node))  # Lightning reads it
         plugins.append(SLURMEnvironment(auto_requeue=False))  # `GracefulStop` requeues, between two steps
     return plugins

@@ -63,7 +63,7 @@ class DryRunReport(Callback):
         Console().print(table)
 
     def estimate(self, trainer: Trainer, module: LightningModule) -> dict[str, str]:
-        """Return texts on parameters, memory, steps and time of the whole training, by what they are about."""
+        """Return by name the figures of the whole training as texts: parameters, memory, steps and times."""
         planned, batches_per_step = self.planned, trainer.accumulate_grad_batches
         batches = limit_batches(len(trainer.datamodule.train_dataloader()), planned.limit_train_batches)
         # In Lightning, -1 is no limit; if neither epochs nor steps are limited, it trains 1,000 epochs.
@@ -95,11 +95,11 @@ class DryRunReport(Callback):
 
 def prepare_dry_run(config: Namespace) -> DryRunReport:
     """Limit the trainer of a config to a few steps, and switch off what writes to a run folder; return the report."""
-    report = DryRunReport(config.trainer.clone())
+    report = DryRunReport(config.trainer.clone())  # the options of the real training, for the estimate
     config.trainer.fast_dev_run = STEPS  # Lightning's option for a few batches without checkpoints
     config.trainer.logger = False
     config.wandb = "off"
-    config.previews = 0
+    config.previews = 0  # no example summaries after a validation
     return report
 
 

@@ -35,10 +35,10 @@ def requeue(run: Path, progress_file: Path | None = None) -> bool:
     state = match[1] if description.returncode == 0 and match else ""
     if state != "RUNNING":  # flush here and below: SLURM may kill the process before its buffer is written
         print(f"job {job} is {state or 'unknown'}, no longer RUNNING: SLURM decides whether it comes back", flush=True)
-        return state in ("COMPLETING", "PENDING", "REQUEUED", "PREEMPTED")
-    attempts = _count(run, progress_file or Path(run) / "checkpoints" / "last.ckpt")
-    if attempts >= MAX_WITHOUT_PROGRESS:
-        problem = f"stopped {attempts} times without a new checkpoint, it is not put back into the queue"
+        return state in ("COMPLETING", "PENDING", "REQUEUED", "PREEMPTED")  # states of a job that SLURM requeues
+    without_progress = _increment_requeues(run, progress_file or Path(run) / "checkpoints" / "last.ckpt")
+    if without_progress >= MAX_WITHOUT_PROGRESS:
+        problem = f"stopped {without_progress} times without a new checkpoint, it is not put back into the queue"
         print(f"job {job}: {problem}", flush=True)
         return False
     answer = _ask("scontrol", "requeue", job)
@@ -48,14 +48,15 @@ def requeue(run: Path, progress_file: Path | None = None) -> bool:
     return accepted
 
 
-def _count(run: Path, progress_file: Path) -> int:
-    """Count this requeue in requeued.json, and return the number of earlier ones since `progress_file` was written."""
+def _increment_requeues(run: Path, progress_file: Path) -> int:
+    """Add a requeue to requeued.json, and return the number of earlier ones since `progress_file` was last written."""
     path = Path(run) / "requeued.json"
     earlier = {"requeued": 0, "without_progress": 0}
     if path.is_file():
         earlier = read_json(path, requeued=int, without_progress=int)
     saved_at = progress_file.stat().st_mtime_ns if progress_file.is_file() else 0  # 0: no checkpoint yet
-    without_progress = earlier["without_progress"] + 1 if earlier.get("checkpoint") == saved_at else 0  # the same time
+    has_progress = earlier.get("checkpoint") != saved_at
+    without_progress = 0 if has_progress else earlier["without_progress"] + 1
     counts = {"requeued": earlier["requeued"] + 1, "without_progress": without_progress, "checkpoint": saved_at}
     atomic_write(path, json.dumps(counts) + "\n")
     return without_progress

@@ -41,14 +41,14 @@ def run_records(start: RunStart, is_summarizer: bool) -> tuple[list[Callback], l
     if start.fitting:
         callbacks = [TruncationTable(start.folder)] if is_summarizer else []
         loggers = [RunCSVLogger(start.folder)]
-        callbacks += _training_records(start, is_summarizer, loggers[0])
+        callbacks += _training_records(start, is_summarizer, loggers[0])  # `MetricsRecord` counts its rows
     elif is_summarizer:
         callbacks = _test_records(start)
     # A test is logged to the W&B run of the training, if there was one.
     is_tracked = start.fitting or (start.command == "test" and (start.folder / "wandb" / "run_id").is_file())
     if start.config.wandb == "off" or not is_tracked:
         return callbacks, loggers
-    record = yaml.safe_load(start.record) if start.fitting else read_config(start.folder)
+    record = yaml.safe_load(start.record) if start.fitting else read_config(start.folder)  # config of the training
     loggers.append(wandb_logger(start.folder, start.config.wandb, start.config.wandb_project, record))
     callbacks.append(WandbRecord(start.folder, record, start.config.wandb_models))
     if start.fitting:
@@ -57,13 +57,13 @@ def run_records(start: RunStart, is_summarizer: bool) -> tuple[list[Callback], l
 
 
 def _training_records(start: RunStart, is_summarizer: bool, logger: RunCSVLogger) -> list[Callback]:
-    """Return the callbacks of `precis fit`, in the order in which Lightning calls them."""
+    """Return the callbacks of `precis fit` in the order of their calls: `RunRecord` fills the run folder first."""
     folder, config = start.folder, start.config
     callbacks: list[Callback] = [RunRecord(folder, start.record), DivergenceCheck(folder), GradientNorm(), Throughput()]
     callbacks += [StateRecord(folder), _graceful_stop(start)]
     if config.previews and is_summarizer:
         callbacks.append(Previews(folder / "previews", documents=config.previews))
-    callbacks.append(MetricsRecord(logger))
+    callbacks.append(MetricsRecord(logger))  # stores the number of rows of metrics.csv in each checkpoint
     if start.source:
         callbacks.append(StartFrom(start.source))  # loads the weights of another run
     if trial_number(folder) is not None:  # the run of a search
@@ -74,7 +74,7 @@ def _training_records(start: RunStart, is_summarizer: bool, logger: RunCSVLogger
 def _graceful_stop(start: RunStart) -> GracefulStop:
     """Return the callback that saves a checkpoint on signals, and requeues a SLURM job unless the sweep's task does."""
     folder, config = start.folder, start.config
-    trust = [FLAG] if needs_trust(config) or any(outside_paths(config, folder)) else []  # refused again without it
+    trust = [FLAG] if needs_trust(config) or any(outside_paths(config, folder)) else []  # `fit` needs it again
     resume = shlex.join(["precis", "fit", "--run", str(folder), *trust])
     in_job = "SLURM_JOB_ID" in os.environ  # SLURM may send SIGTERM repeatedly, so the callback is patient
     on_stop = partial(requeue, folder) if in_job and os.environ.get("PRECIS_REQUEUE") != "off" else None
@@ -87,7 +87,7 @@ def _test_records(start: RunStart) -> list[Callback]:
     folder, command = start.folder, start.command
     corpus = yaml.safe_load(start.record)["data"]["init_args"]["corpus"]
     is_run = (folder / "config.yaml").is_file()
-    run_corpus = read_config(folder)["data"]["init_args"].get("corpus") if is_run else corpus
+    run_corpus = read_config(folder)["data"]["init_args"].get("corpus") if is_run else corpus  # new folder: the same
     source = source_name(run_corpus, corpus)  # None if the command reads the run's corpus
     path = start.config.out or predictions_path(folder, command, source)
     rank_zero_info(f"predictions: {path}")
@@ -98,14 +98,14 @@ def _test_records(start: RunStart) -> list[Callback]:
 
 
 def describe_checkpoint(path: Path) -> dict[str, Any]:
-    """Print and return step and schedules of a scored checkpoint; warn if a mechanism was not fully on by then."""
+    """Print and return the step of a scored checkpoint and its scheduled values, some of which may not be final."""
     content = read_checkpoint(path)
     switches = {name: Switch(*values) for name, values in content.get("switches", {}).items()}  # such as coverage
     states = [f"{name} {switch}" for name, switch in switches.items()]
     rank_zero_info("; ".join([f"{path}: trained for {counted(content['global_step'], 'step')}", *states]))
     if pending := [name for name, switch in switches.items() if not switch.fully_on]:
-        remedy = "its scores are not those of the model that config.yaml describes"
-        rank_zero_warn(f"{path} was saved before {', '.join(pending)} was fully on: {remedy}")
+        effect = "its scores are not those of the model that config.yaml describes"
+        rank_zero_warn(f"{path} was saved before {', '.join(pending)} was fully on: {effect}")
     return {
         "checkpoint": str(path),
         "step": content["global_step"],
@@ -150,7 +150,7 @@ class TrialReport(Callback):
         if trainer.is_global_zero and value is not None:
             prune = self.search.report(self.number, float(value), self.validations)
         # All ranks learn the decision of rank 0, since they have to stop at the same step.
-        if trainer.strategy.reduce_boolean_decision(prune, all=False) and may_stop_early(trainer):
+        if trainer.strategy.reduce_boolean_decision(prune, all=False) and may_stop_early(trainer):  # min_epochs done
             self.stopping_reason_message = f"the search prunes the trial after validation {self.validations}"
             trainer.should_stop = True
 

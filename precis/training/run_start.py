@@ -50,9 +50,9 @@ class RunStart:
 def start_run(command: str, config: Namespace, dump: Callable[[Namespace], str], locks: ExitStack) -> RunStart:
     """Choose the run folder, check that the command may write to it, and decide whether training is resumed.
 
-    Values that only hold for this start, such as `ckpt_path`, are set in `config`, after `dump` has written it. A
-    `UserError` if the folder has a run that is not resumed, has no run to resume, or is not the place of a path in the
-    config; or if the config names a class that configs may not name.
+    `dump` returns a config as YAML; afterwards, values for this start only, such as `ckpt_path`, are set in `config`.
+    `locks` releases the folder's lock. A `UserError` if the folder has a run that is not resumed, has no run to resume,
+    or is not the place of a path in the config; or if the config names a class that configs may not name.
     """
     check_permitted_names(config)
     check_tasks(config.trainer.as_dict())
@@ -62,8 +62,8 @@ def start_run(command: str, config: Namespace, dump: Callable[[Namespace], str],
     fitting = command == "fit"
     source = checkpoint_files.source_checkpoint(config) if fitting and config.start_from else None
     record = config.clone()
-    record.resume = record.dry_run = False  # config.yaml describes a new run
-    start = RunStart(command, config, folder, not folder.exists(), dump(record), locks, source)
+    record.resume = record.dry_run = False  # whoever starts from config.yaml wants a new run
+    start = RunStart(command, config, folder, not folder.exists(), record=dump(record), locks=locks, source=source)
     _check_command(start)
     if config.checkpoint.dirpath is None:
         config.checkpoint.dirpath = str(folder / "checkpoints")
@@ -122,8 +122,8 @@ def _lock_and_resume(start: RunStart) -> None:
                 (folder / name).unlink(missing_ok=True)
     if not config.resume:
         return
-    config.ckpt_path = str(checkpoint_files.resumable(folder, write=is_first))
+    config.ckpt_path = str(checkpoint_files.resumable(folder, write=is_first))  # rank 0 moves a damaged one out of use
     if is_auto:
-        checkpoint_files.end_if_stopped_early(folder, Path(config.ckpt_path))
+        checkpoint_files.end_if_stopped_early(folder, Path(config.ckpt_path))  # exits with status 0
     if (folder / "text").is_dir() and "tokenizer_dir" in config.data.init_args:
         config.data.init_args.tokenizer_dir = folder / "text"  # its original folder may no longer exist

@@ -72,11 +72,11 @@ class PrecisCLI(LightningCLI):
         """Parse the arguments, and check values and checkpoint before LightningCLI uses them."""
         super().parse_arguments(parser, args)
         config = self.config[self.config.subcommand]
-        value_checks.convert_batch_counts(config.trainer)
+        value_checks.convert_batch_counts(config.trainer)  # 10.0, as it may be parsed, to 10
         value_checks.check_ranges(config)
-        value_checks.check_no_keys(config)
+        value_checks.check_no_keys(config)  # API keys and passwords, which config.yaml would keep
         check_checkpoint(config)
-        check_linked(sys.argv[1:] if args is None else args, config)
+        check_linked(sys.argv[1:] if args is None else args, config)  # options of the data that the model's replace
         path = config.ckpt_path
         if path and Path(path).is_file():  # not "best" or "last", which Lightning resolves
             check_same_model("--ckpt_path", Path(path), config.model.class_path)
@@ -93,12 +93,12 @@ class PrecisCLI(LightningCLI):
         try:
             super().instantiate_classes()
         except UserError:
-            raise  # it may be one of `REFUSALS`, too
+            raise  # a subclass of ValueError, one of `REFUSALS`
         except value_checks.REFUSALS as error:
             raise UserError(value_checks.explain_refusal(error, self.start.config)) from error
         if isinstance(self.model, Summarizer):
             self.model.check_data(self.datamodule)
-        provide_parsers(self.datamodule)
+        provide_parsers(self.datamodule)  # sets how data that needs discourse parses loads its parser
 
     def _instantiate_trainer(self, config: dict[str, Any], callbacks: list[Callback]) -> Trainer:
         """Return the trainer with the callbacks and loggers of the run folder, after those of the config."""
@@ -121,7 +121,7 @@ class PrecisCLI(LightningCLI):
             raise UserError(value_checks.explain_trainer_refusal(error, self.start.config.trainer)) from error
         if self.start.fitting:
             trainer.callbacks.insert(0, MonitorCheck())  # before the callbacks of the config, which it checks
-        check_at_validations(trainer)
+        check_at_validations(trainer)  # when `EarlyStopping` checks
         return trainer
 
     def _run_subcommand(self, subcommand: str) -> None:
@@ -149,7 +149,7 @@ class PrecisCLI(LightningCLI):
             start.lock()
             check_unused(start.folder)  # another process may have started to use it meanwhile
         for logger in self.trainer.loggers:
-            if isinstance(logger, RunCSVLogger) and start.config.resume and is_first:
+            if isinstance(logger, RunCSVLogger) and start.config.resume and is_first:  # drops rows after the checkpoint
                 logger.keep_rows_of(read_checkpoint(Path(start.config.ckpt_path), verify=False))  # verified earlier
         rank_zero_info(f"run folder: {start.folder}")
         state = next(callback for callback in self.trainer.callbacks if isinstance(callback, StateRecord))

@@ -48,9 +48,9 @@ def _run(command: str, options: list[str]) -> None:
     from precis.config.load_classes import load_classes
     from precis.training.training import PrecisCLI, command_line
 
-    load_classes()
+    load_classes()  # imports the suite's models and data, so that LightningCLI knows them by name
     if any(argument.partition("=")[0] == "--data.help" for argument in arguments):
-        print(NOTE)
+        print(NOTE)  # which options of the data a model sets
     sys.argv = [sys.argv[0], *arguments]  # read by LightningCLI, and by processes that it starts for other devices
     command_line(PrecisCLI)
 
@@ -75,7 +75,7 @@ def _with_run(arguments: list[str]) -> list[str]:
     if index is None:
         return arguments
     value = arguments[index].partition("=")[2]  # of `--run=FOLDER`; otherwise the next argument is the folder
-    folder = value or "".join(arguments[index + 1 : index + 2])
+    folder = value or "".join(arguments[index + 1 : index + 2])  # empty if nothing comes after `--run`
     command, *options = arguments[:index] + arguments[index + (1 if value else 2) :]
     if not folder:
         raise UserError("--run needs the folder of a run")
@@ -97,7 +97,7 @@ def _with_run(arguments: list[str]) -> list[str]:
 
 
 def print_help(command: str, options: list[str]) -> bool:
-    """Print the help that options ask for, unless it needs Lightning; return whether help was printed."""
+    """Print the help that needs no Lightning, such as the classes for `--model.help`; return whether there was any."""
     if len(options) == 1 and options[0] in _CLASSES:
         package = _CLASSES[options[0]]
         for name in package.__all__:

@@ -53,12 +53,12 @@ def check_search(path: Path, section: dict[str, Any]) -> None:
     for number, (key, space) in enumerate(keys.items()):
         _check_space(f"{where}: {key}", space)
         earlier = dict(list(keys.items())[:number])  # a condition can only depend on keys that are listed before
-        _check_condition(f"{where}: {key}", _with_kind(space).get("when", {}), earlier)
+        _check_condition(f"{where}: {key}", _with_explicit_kind(space).get("when", {}), earlier)
 
 
 def _check_space(where: str, space: Any) -> None:
     """Raise a `UserError` if a distribution of the values of one key is none of `values` and `RANGES`, or wrong."""
-    space = _with_kind(space)
+    space = _with_explicit_kind(space)
     kinds = [name for name in space if name not in ("step", "when")] if isinstance(space, dict) else []
     if len(kinds) != 1 or kinds[0] not in ("values", *RANGES):
         raise UserError(f"{where} must be a list, or one of {', '.join(RANGES)} with two limits; got {space!r}")
@@ -83,27 +83,27 @@ def _check_space(where: str, space: Any) -> None:
 
 
 def _check_condition(where: str, condition: Any, earlier: dict[str, Any]) -> None:
-    """Raise a `UserError` if a condition (`when`) does not map keys in `earlier`, with their spaces, to values."""
+    """Raise a `UserError` if a condition (`when`) does not map keys to values that their spaces in `earlier` have."""
     if not isinstance(condition, dict):
         raise UserError(f"{where}: when must map keys of the search to values; got {condition!r}")
     for other, value in condition.items():
         if other not in earlier:
             raise UserError(f"{where}: when: {other} must be a key of the search that is listed before it")
-        values = _with_kind(earlier[other]).get("values", [])  # none for a range, which any value may be in
+        values = _with_explicit_kind(earlier[other]).get("values", [])  # none for a range, which any value may be in
         if values and value not in values:
             raise UserError(f"{where}: when: {other} is never {value!r}; it is one of {values}")
 
 
-def _with_kind(space: Any) -> Any:
+def _with_explicit_kind(space: Any) -> Any:
     """Return the short form of a list of values as `{values: [...]}`, and other spaces as they are."""
     return {"values": space} if isinstance(space, list) else space
 
 
 def suggest(trial: "Trial", keys: dict[str, Any]) -> dict[str, Any]:
-    """Return values for the keys of a trial whose conditions hold; the sampler draws them once, also if repeated."""
+    """Return values for the keys whose conditions hold; Optuna stores them, so a repeated trial has the same ones."""
     values: dict[str, Any] = {}
     for key in keys:
-        space = _with_kind(keys[key])
+        space = _with_explicit_kind(keys[key])
         if any(other not in values or values[other] != value for other, value in space.get("when", {}).items()):
             continue  # the condition does not hold
         kind = next(name for name in space if name not in ("step", "when"))
@@ -122,10 +122,10 @@ def suggest(trial: "Trial", keys: dict[str, Any]) -> dict[str, Any]:
 
 
 def extreme_points(keys: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return a point, changed config keys, for each limit of a range and each choice, to test that models take them."""
+    """Return overrides of the config for each limit of a range and each choice, to test that models accept them."""
     points = []
     for key in keys:
-        space = _with_kind(keys[key])
+        space = _with_explicit_kind(keys[key])
         kind = next(name for name in space if name not in ("step", "when"))
-        points += [space.get("when", {}) | {key: value} for value in space[kind]]
+        points += [space.get("when", {}) | {key: value} for value in space[kind]]  # the choices, or two limits
     return points

@@ -33,16 +33,16 @@ warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning
 class Search:
     """The Optuna study of a search in the sweep folder `out`, by the section `search` of its sweep file.
 
-    `base` is the digest of the config that trials are made from; None to read a search whatever its base. A `UserError`
-    if the journal is damaged or has a search with other keys, or from another base.
+    `base` is the digest of the config that trials change; None opens a search whatever its base. Raises a `UserError`
+    if the journal is damaged, or was begun with other keys or another base.
     """
 
     def __init__(self, out: Path, section: dict[str, Any], base: str | None = None) -> None:
         self.out = Path(out)
         self.section = section
         self.path = self.out.resolve() / JOURNAL
-        check_links(self.path, self.out)
-        with _explained(self.path):
+        check_links(self.path, self.out)  # a link must not make Optuna write outside the sweep folder
+        with _explain_journal_errors(self.path):
             storage = JournalStorage(JournalFileBackend(str(self.path), lock_obj=JournalFileOpenLock(str(self.path))))
             study_names = [summary.study_name for summary in storage.get_all_studies()]  # none in a new journal
             if study_names not in ([], [NAME]):
@@ -57,14 +57,14 @@ class Search:
         self._check(space, base)
 
     def _check(self, space: dict[str, Any], base: str | None) -> None:
-        """Raise a `UserError` if the journal was begun with another space of values, or from another base config."""
+        """Raise a `UserError` if the journal was begun with another `space` (metric, direction, keys) or base."""
         recorded = self.study.user_attrs
         remedy = "pass another --out, or restore the sweep file"
         for name, value in space.items():
             old = recorded.get("space", {}).get(name)
             if json.loads(json.dumps(value)) != old:  # as the journal stores it: tuples become lists
                 raise UserError(f"{self.path}: is of a search with other {name}, {json.dumps(old)}; {remedy}")
-        if base is not None and recorded.get("base") != base:
+        if base is not None and recorded.get("base") != base:  # the base has the values of the sweep file's `set`
             raise UserError(f"{self.path}: is of a search from another base, or with another set; {remedy}")
 
     @contextmanager
@@ -80,7 +80,7 @@ class Search:
     @property
     def trials(self) -> list[FrozenTrial]:
         """All trials, in order."""
-        with _explained(self.path):
+        with _explain_journal_errors(self.path):
             return self.study.get_trials(deepcopy=False)  # they are only read
 
     @property
@@ -91,7 +91,7 @@ class Search:
         return max(complete, key=lambda trial: sign * trial.value, default=None)
 
     def claim(self, worker: int) -> tuple[int, dict[str, Any]] | None:
-        """Return number and values of a trial for a worker, by its number: a trial that it did not end, or a new one.
+        """Return number and values of a trial for the worker with a number: one that it did not end, or a new one.
 
         Returns None if the search has as many trials as its section says. Call it while the search is `locked`. A
         worker has one process at a time, so a running trial of this worker is one whose process was killed.
@@ -100,7 +100,7 @@ class Search:
         running = [trial for trial in trials if trial.state == TrialState.RUNNING]
         # A worker that is killed between `ask` and `set_user_attr` leaves a trial without a worker, which anyone takes.
         unfinished = [trial for trial in running if trial.user_attrs.get("worker", worker) == worker]
-        started = len([trial for trial in trials if trial.state != TrialState.WAITING])
+        started = len([trial for trial in trials if trial.state != TrialState.WAITING])  # all but enqueued ones
         if not unfinished and started >= self.section["trials"]:
             return None
         number = unfinished[0].number if unfinished else started  # trials are numbered from 0
@@ -110,7 +110,7 @@ class Search:
         return trial.number, suggest(trial, self.section["keys"])
 
     def _sampler(self, number: int) -> optuna.samplers.BaseSampler:
-        """Return a sampler with a seed of the trial: workers draw different values, a trial continued the same ones."""
+        """Return a sampler seeded by the trial's number: trials differ, a continued trial redraws the same values."""
         seed = (self.section["seed"] * SEED_STRIDE + number) % 2**32  # NumPy's generator takes 32 bits
         if self.section["sampler"] == "tpe":
             startup = self.section["startup"]
@@ -158,7 +158,7 @@ class Search:
 
 def _pruner(section: dict[str, Any]) -> optuna.pruners.BasePruner:
     """Return the pruner that a section `search` names; its steps are validations."""
-    startup, warmup = section["startup"], section["warmup"]
+    startup, warmup = section["startup"], section["warmup"]  # trials, and validations of each, without pruning
     if section["pruner"] == "median":
         return optuna.pruners.MedianPruner(n_startup_trials=startup, n_warmup_steps=warmup)
     if section["pruner"] == "hyperband":
@@ -167,13 +167,13 @@ def _pruner(section: dict[str, Any]) -> optuna.pruners.BasePruner:
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def _explain_journal_errors(path: Path) -> Iterator[None]:
     """Turn errors that Optuna raises on a damaged journal into a `UserError`."""
     try:
         yield
-    except UserError:  # a ValueError, too
+    except UserError:  # a subclass of ValueError, which has its message already
         raise
-    except (ValueError, KeyError, AssertionError) as error:
+    except (ValueError, KeyError, AssertionError) as error:  # what Optuna raises for lines that it cannot use
         raise UserError(f"{path}: no journal of Optuna, or a damaged one ({error}); pass another --out") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read or written ({error.strerror or error})") from None
