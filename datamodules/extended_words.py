@@ -62,7 +62,7 @@ class WordsData(SummarizationData):
         **shared: Any,
     ) -> None:
         super().__init__(corpus, **shared)
-        if max_source < 1 or max_target < 2:
+        if max_source < 1 or max_target < 2:  # one word, in a summary before the end symbol
             raise ValueError(f"data.max_source must be at least 1 and max_target 2; got {max_source}, {max_target}")
         self.vocab_size, self.max_source, self.max_target = vocab_size, max_source, max_target
         self.tokenization, self.lowercase = tokenizer, lowercase
@@ -81,7 +81,7 @@ class WordsData(SummarizationData):
         return text_limits(self.max_source, self.max_target)
 
     def encode(self, document: Document) -> dict[str, Any]:
-        """Return `source` and `target` as ids, with ids from V on for `oov_words`, the document's words outside of V.
+        """Return `source` and `target` as ids, where V + k is `oov_words[k]`, a word that the vocabulary lacks.
 
         A document without words becomes one unknown word, so that attention has a position to attend to.
         """

@@ -61,7 +61,7 @@ class GapSentenceData(PretrainedSummarizerData):
             last models of the paper.
         selection: `ind-orig`, `ind-uniq`, `seq-orig`, `seq-uniq`, `random` or `lead`.
         unchanged: probability that a selected sentence is not masked; 0.2 in the released models.
-        noise: noise of the scores of selection; 0.2 in the last models of the paper.
+        noise: scores of sentences are multiplied by 1 + u, u uniform in [-noise, noise]; 0.2 in the last models.
         draw_seed: seed of the random choices.
         shared: arguments of `PretrainedSummarizerData`.
 

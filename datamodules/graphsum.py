@@ -67,7 +67,7 @@ class GraphTokenizer(SubwordTokenizer):
             UserError: if there is no tokenizer, or a file is invalid.
         """
         tokenizer, path = super().load(folder), Path(folder) / cls.graph_file
-        if path.is_file():  # graphs that learn nothing, such as `similarity` of the document alone, have none
+        if path.is_file():  # only graphs that learn from the corpus, such as `topic`, have one
             try:
                 tokenizer.graph = load_json(path.read_text(encoding="utf-8"))
             except ValueError as error:
@@ -84,8 +84,8 @@ class GraphSumData(NeedsParser, TokenizerData):
         vocab_size: size of a tokenizer trained on the corpus, at least 262 (256 bytes and six special symbols); with
             `checkpoint` at least the size of its tokenizer plus two separators.
         checkpoint: Hugging Face name or folder of a pretrained encoder whose tokenizer is used, or `minilm`.
-        graph: name of a graph (`similarity`, `scaled_similarity`, `topic`, `discourse`, `rst` or `none`), or a graph
-            with other settings.
+        graph: name of a graph (`similarity`, `scaled_similarity`, `topic`, `discourse`, `rst` or `none`), or a
+            `ParagraphGraph` with other settings.
         parser: parser of the graph `rst`, or its name as in `precis parse --parser`.
         parses: folder of parses; by default `parses` in the cache.
         paragraphs: definition and selection of paragraphs.
@@ -111,7 +111,7 @@ class GraphSumData(NeedsParser, TokenizerData):
         **shared: Any,
     ) -> None:
         super().__init__(corpus, batch_size, **shared)
-        if max_tokens < 2 or max_target < 2:
+        if max_tokens < 2 or max_target < 2:  # one token besides the separator or the end symbol
             raise ValueError(f"data.max_tokens and max_target are at least 2; got {max_tokens}, {max_target}")
         self.vocab_size, self.checkpoint = vocab_size, checkpoint
         self.max_tokens, self.max_target = max_tokens, max_target
@@ -206,6 +206,7 @@ class GraphSumData(NeedsParser, TokenizerData):
         }
 
     def truncation_limits(self) -> dict[str, str]:
+        """Return the option that limits each count of `_counts` and of the target."""
         paragraphs = f"data.paragraphs.max_paragraphs {self.paragraphs.max_paragraphs}, keep {self.paragraphs.keep}"
         return {
             "source_parts": "parts without words",

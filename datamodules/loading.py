@@ -59,7 +59,7 @@ class BatchSampler(Sampler[list[int]]):
         self.lengths, self.batch_size, self.shuffle, self.seed, self.pool = lengths, batch_size, shuffle, seed, pool
         self.num_replicas, self.rank = num_replicas, rank
         self.epoch = 0
-        self._training_order: tuple[int, list[list[int]]] = (-1, [])  # epoch, its global batches
+        self._training_order: tuple[int, list[list[int]]] = (-1, [])  # last shuffled epoch, and its global batches
         self.start = 0  # batches to leave out of the next iteration, set by `ResumableLoader` on resuming
         self.sampler = self  # Lightning calls its set_epoch
 

@@ -197,7 +197,7 @@ class MatchSumData(EncoderData):
             texts=pad(texts, self.tokenizer.pad),
             text_sizes=torch.tensor([len(tokens) for tokens in texts]),
             text_of=torch.tensor(text_of),
-            slots=pad([list(range(first, first + count)) for first, count in zip(firsts, counts)]),
+            slots=pad([list(range(first, first + count)) for first, count in zip(firsts, counts)]),  # in `texts`
             mask=pad([[1] * count for count in counts]).bool(),
             gold=torch.tensor(gold),
             has_gold=torch.tensor(has_gold),

@@ -68,7 +68,7 @@ class RSTformerData(NeedsParser, TokenizerData):
             symbols); with `checkpoint` an upper limit for the size of its tokenizer.
         checkpoint: name or folder of a pretrained LED whose tokenizer is used.
         parser: parser, or its name as in `precis parse --parser`; not needed with `no_discourse`.
-        rows: which EDUs carry probability in the LDD of a named parser, as in `precis parse --rows`.
+        rows: `side` or `nucleus`: which EDUs carry probability in the LDD of a named parser, see `precis parse --rows`.
         parses: folder that `precis parse` filled for training and validation; by default `parses` in the cache.
         ablation: ablation of the model. `one_best` uses the LDD of the best tree; `ria` a random one, the same for all
             documents; `permuted` that of the document at permuted pairs of EDUs; `other` that of another document,
@@ -99,7 +99,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         **shared: Any,
     ) -> None:
         super().__init__(corpus, batch_size, **shared)
-        if max_source < 3 or max_target < 2 or half_width < 1:
+        if max_source < 3 or max_target < 2 or half_width < 1:  # one token besides special symbols, the nearest EDUs
             values = f"{max_source}, {max_target}, {half_width}"
             raise ValueError(f"data.max_source is at least 3, max_target 2, half_width 1; got {values}")
         if parser is None and ablation != "no_discourse":
@@ -152,7 +152,7 @@ class RSTformerData(NeedsParser, TokenizerData):
             "starts": [0, *(start for start, _ in offsets), 0],  # <s> and </s> cover no text
             "ends": [0, *(end for _, end in offsets), 0],
             "target": target,
-            # cache key of the parse, empty for documents without text
+            # cache key of the parse, empty without a parser or text
             "parse": "" if self.parser is None or request.empty else key_of(request, self.parser),
             "length": len(ids) + 2,  # with <s> and </s>
             TRUNCATION: counts | target_counts,

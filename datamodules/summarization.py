@@ -63,8 +63,8 @@ class SummarizationData(LightningDataModule, ABC):
         num_proc: number of processes that split sentences and encode documents.
         pool: number of global batches that are sorted by length together, see `BatchSampler`.
         seed: seed of the training order; by default that of the run (`seed_everything`).
-        language: ISO code of the language of the corpus, which splits sentences and counts words everywhere, also in
-            ROUGE, oracle labels and rewards; `xx` for any.
+        language: ISO code of the language of the corpus, by whose rules sentences are split and words counted
+            everywhere, also in ROUGE, oracle labels and rewards; `xx` for any.
     """
 
     batch_type: ClassVar[type[Batch]] = Batch  # what `collate` makes
@@ -176,14 +176,14 @@ class SummarizationData(LightningDataModule, ABC):
     def on_new_features(self, split: str) -> None:
         """Called after `features` loads a split, for subclasses that check or complete it; does nothing here."""
 
-    def _cached_features(self, documents: "datasets.Dataset", key: str, title: str) -> "datasets.Dataset":
+    def _cached_features(self, documents: "datasets.Dataset", key: str, progress_title: str) -> "datasets.Dataset":
         """Return the features in the cache files named by `key`, encoding the documents first if a file is missing."""
         folder = self.cache_dir / "features"
         processes = min(self.num_proc, len(documents))
         names = [f"{key}.arrow"]
         if processes > 1:  # `Dataset.map` writes a file for each process, with this suffix
             names = [f"{key}_{rank:05d}_of_{processes:05d}.arrow" for rank in range(processes)]
-        options = {"num_proc": processes if processes > 1 else None, "new_fingerprint": key, "desc": title}
+        options = {"num_proc": processes if processes > 1 else None, "new_fingerprint": key, "desc": progress_title}
         if not all((folder / name).exists() for name in names):
             with building_folder(folder) as building:
                 self.encode_all(documents, cache_file_name=str(building / f"{key}.arrow"), **options)

@@ -239,9 +239,9 @@ def _binary_nodes(node: Node) -> list[Node]:
             attach_right(satellite, nucleus)
     for nucleus, following in reversed(list(pairwise(nuclei))):  # nuclei branch to the right: A (B C)
         nodes.append(multinuclear((starts[nucleus], starts[following]), ends[last], node.relations[following]))
-    for satellite in range(last + 1, len(starts)):
+    for satellite in range(last + 1, len(starts)):  # after all nuclei: attached to all of them
         attach_right(satellite, first)
-    for satellite in reversed(range(first)):
+    for satellite in reversed(range(first)):  # before all nuclei, from the nearest to the farthest
         nodes.append(mononuclear(starts[satellite], ends[satellite], node.end, "SN", node.relations[satellite]))
     return nodes
 

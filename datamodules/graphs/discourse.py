@@ -83,8 +83,9 @@ class Discourse(ParagraphGraph):
         for i in range(1, size):
             same_paragraph = owner[i] == owner[i - 1]
             follows[i, i - 1] = same_paragraph or paragraphs.follows(owner[i])
-        marker = np.array([[cue.marker] for cue in sentence_cues], dtype=bool).reshape(size, 1)
+        marker = np.array([[cue.marker] for cue in sentence_cues], dtype=bool).reshape(size, 1)  # also if size is 0
         pronoun = np.array([[cue.pronoun] for cue in sentence_cues], dtype=bool).reshape(size, 1)
+        # whether i contains "the X" and j "a X", [S, S]
         introduced = _share_item([cue.definite for cue in sentence_cues], [cue.indefinite for cue in sentence_cues])
         rules: dict[str, Callable[[], NDArray]] = {  # functions, so that only the cues in use are computed
             "marker": lambda: follows & marker,

@@ -121,7 +121,7 @@ class Topic(ParagraphGraph):
         largest = max(2, len(texts) / 2)  # at least 2, so that a sample of up to three paragraphs has terms, too
         common = [term for term, count in frequencies.most_common() if 1 < count <= largest]
         self._columns = {term: column for column, term in enumerate(common[: self.max_terms])}
-        self._term_weights = np.zeros((self.topics, 0), dtype=np.float32)  # [K, V] if V = 0: no term is common enough
+        self._term_weights = np.zeros((self.topics, 0), dtype=np.float32)  # if no term is in several paragraphs
         if self._columns:
             with_terms = [terms for terms in texts if any(term in self._columns for term in terms)]
             self._term_weights = self._learn(with_terms)

@@ -77,7 +77,7 @@ def principal(counts: WordCounts, number: int, unique: bool, greedy: bool, facto
     Args:
         unique: `Uniq` if true, else `Orig`, see `select`.
         greedy: `Seq` (one by one, each scored together with the selected ones) if true, else `Ind`.
-        factors: factor of each score, [N].
+        factors: factors of the scores, which add noise, [N].
     """
     inside = np.zeros_like(counts.total)  # occurrences of each word in the chosen sentences, [W]
     if not greedy:

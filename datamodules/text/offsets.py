@@ -36,7 +36,6 @@ def sentence_offsets(text: str, paragraphs: Sequence[Span] | None = None, langua
         num_before = 0  # visible characters before the sentence
         for sentence in split_sentences(text[start:end], language=primary):
             size = len("".join(sentence.split()))
-            if size and num_before < len(visible):
-                offsets.append((visible[num_before], visible[min(num_before + size, len(visible)) - 1] + 1))
+            offsets.append((visible[num_before], visible[num_before + size - 1] + 1))
             num_before += size
     return offsets

@@ -89,7 +89,7 @@ def ngram_ends(positions: Sequence[int | None], ends: int, n: int) -> Counter:
 
     Args:
         positions: bit mask of the positions in the reference for each token of the prediction; None or 0 for none.
-        ends: `Positions.ends` of the reference.
+        ends: bit mask of the last positions of the sentences of the reference (`Positions.ends`).
 
     Returns:
         Counts by the mask of the positions at which the n-gram ends in the reference, which identifies the n-gram.
@@ -127,7 +127,7 @@ def union_lcs(positions: Iterable[Sequence[int | None]], fields: Sequence[int]) 
     Args:
         positions: for each sentence of the prediction, a bit mask for each token of its positions in the reference;
             None for a token that is not there.
-        fields: `Positions.fields` of the reference.
+        fields: bit masks of all positions of each sentence of the reference (`Positions.fields`).
     """
     union = 0
     full = sum(fields)  # all positions
@@ -156,8 +156,8 @@ def union_lcs(positions: Iterable[Sequence[int | None]], fields: Sequence[int]) 
 def _stops(masks: Sequence[int | None], columns: list[int]) -> list[tuple[int, int]]:
     """Return (matches, stops) as bit masks, for each token of a prediction that is in the reference, from the last.
 
-    `_backtrace` stops where the token matches or the subsequence gets longer. After tokens that are not in the
-    reference it only stops where it gets longer.
+    `_backtrace` stops where the token matches or, by the `columns` of `union_lcs`, the subsequence gets longer. After
+    tokens that are not in the reference it only stops where it gets longer, as that of ROUGE-1.5.5 does.
     """
     stops = []
     skipped_token = False

@@ -55,7 +55,7 @@ def pretrained_tokenizer(name: str) -> "PreTrainedTokenizerFast":
 
 
 class Subwords:
-    """Tokenizer of Transformers with character offsets; see `pretrained_tokenizer` for its name and errors."""
+    """Tokenizer of Transformers with character offsets; `name` and errors are those of `pretrained_tokenizer`."""
 
     def __init__(self, name: str) -> None:
         self.tokenizer = pretrained_tokenizer(name)
