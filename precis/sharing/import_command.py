@@ -113,7 +113,7 @@ def _write_run_folder(
             problem = f"{name} is {shape} in the file, and {expected_shape} in a model over {data.checkpoint}"
             raise UserError(f"{source}: {problem}; give the --encoder that it was trained with")
     module.load_state_dict(state)
-    content: dict[str, Any] = {"state_dict": module.state_dict(), "global_step": 0, "epoch": 0}  # as of Lightning
+    content: dict[str, Any] = {"state_dict": module.state_dict(), "global_step": 0, "epoch": 0}  # as in Lightning's
     module.on_save_checkpoint(content)  # adds the tokenizer's state
     (folder / "checkpoints").mkdir()
     torch.save(content, folder / "checkpoints" / "best.ckpt")

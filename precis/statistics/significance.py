@@ -84,9 +84,9 @@ def mean_difference(scores: Array, baseline: Array, fixed: tuple[bool, bool] = (
     repeated = [system for system in trained if len(system) > 1]  # a single run has no variance over seeds
     over_seeds = [_error(np.stack([column_means(run) for run in system])) for system in repeated]
     tests = [_total([*over_seeds, _error(by_document)])]  # over seeds and documents: their variances add up
-    if trained and len(over_seeds) == len(trained):
+    if trained and len(over_seeds) == len(trained):  # each trained system has several runs
         tests.append(_total(over_seeds))  # over seeds alone
-    # of both tests: the wider interval, larger p-value and larger detectable difference (half width + power quantile)
+    # of both tests: the wider interval, larger p-value and larger detectable difference (half width + error at power)
     half_width = np.max([test.quantile((1 + LEVEL) / 2) for test in tests], axis=0)
     p = np.max([test.p_value(mean) for test in tests], axis=0)
     detectable = np.max([test.quantile((1 + LEVEL) / 2) + test.quantile(_POWER) for test in tests], axis=0)

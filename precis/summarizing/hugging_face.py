@@ -221,7 +221,7 @@ class HuggingFaceSummarizer:
 
     def summarize(self, batch: TextBatch) -> list[Summary]:
         """Return a summary of each document; `extra` has the fields `windows` and `source_tokens` of `Answer`."""
-        # Answers come in the order of their lengths.
+        # Answers come in the order of the lengths of inputs, so they are looked up by id.
         answers = {answer.id: answer for group in self.answers(batch.documents) for answer in group}
         summaries = []
         for document in batch.documents:

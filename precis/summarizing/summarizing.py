@@ -63,7 +63,7 @@ def load_model(
 def summarize_all(
     model: Summarizer | HuggingFaceSummarizer, data: SummarizationData | TextDocuments, attention: bool = False
 ) -> Iterator[Summary]:
-    """Yield a summary of each test document; with `attention`, it has the model's weights between sentences, too."""
+    """Yield a summary of each test document, with `attention` also the model's attention between sentences, [L, L]."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model.to(device)
     with progress_bar() as progress:

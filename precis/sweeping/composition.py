@@ -148,13 +148,13 @@ def _check_monitors(config: dict[str, Any], callbacks: list[dict[str, Any]]) -> 
     monitors = {"checkpoint.monitor (metric of a search)": (config.get("checkpoint") or {}).get("monitor")}
     for callback in callbacks:
         monitors[f"monitor of {callback['class_path']}"] = (callback.get("init_args") or {}).get("monitor")
-    for argument, name in monitors.items():  # `argument` is for messages, as the metric of a search is a monitor, too
+    for argument, name in monitors.items():  # argument: its name in messages
         if str(name).startswith("val/"):
             check_monitor(argument, name, [f"val/{each}" for each in (*SCORES, *model.validation_names)])
 
 
 def _is_pretrained(model: dict[str, Any]) -> bool:
-    """Return whether a model has pretrained parts; a `UserError` names a folder that does not exist."""
+    """Return whether a model has pretrained parts; a `UserError` names a missing folder, a warning a model to load."""
     values = model.get("init_args") or {}
     names = {key: get_value(values, key) for key in value_checks.PRETRAINED}
     names = {key: name for key, name in names.items() if isinstance(name, str) and name not in _FROM_SCRATCH}

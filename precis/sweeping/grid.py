@@ -136,7 +136,7 @@ def _check_keys(sweep: Sweep) -> None:
 
 
 def points_of(sweep: Sweep) -> list[Point]:
-    """Return the points of a sweep, not yet composed: the product of grid, zip, points and seeds (fastest)."""
+    """Return a sweep's points, not yet composed: the product of grid, zip, points and seeds, which vary fastest."""
     # Each part is a list of overrides, and for a part that the sweep does not have, [{}], the neutral element.
     grid = [dict(zip(sweep.grid, values)) for values in itertools.product(*sweep.grid.values())]
     zipped = [dict(zip(sweep.zipped, values)) for values in zip(*sweep.zipped.values())] or [{}]

@@ -147,7 +147,7 @@ class Running:
         self.process: subprocess.Popen  # of the command; none if the run is elsewhere or finished
         job.check_links()
         job.folder.mkdir(parents=True, exist_ok=True)
-        self.lock = take_lock(job.folder / ".lock")  # file descriptor, which the commands inherit
+        self.lock = take_lock(job.folder / ".lock")  # file descriptor, which the commands inherit; None if locked
         if self.lock is None:
             self.state = "elsewhere"
             return

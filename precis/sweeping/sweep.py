@@ -126,7 +126,7 @@ def retry(arguments: list[str]) -> None:
     Launcher and profile are those of the last launch by default."""
     parser = ArgumentParser(prog="precis sweep retry", description=retry.__doc__, exit_on_error=False)
     parser.add_argument("folder", type=Path, help="a sweep folder, such as runs/NAME")
-    _add_launcher(parser, None)
+    _add_launcher(parser, None)  # None: the launcher of the last launch, see below
     options = parser.parse_args(arguments)
     out = options.folder
     last_launch = sweep_folder.read_launch(out)

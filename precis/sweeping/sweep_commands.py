@@ -57,7 +57,7 @@ def status(arguments: list[str]) -> None:
         print(json.dumps({"counts": counts, "points": described}, ensure_ascii=False, indent=1))
         return
     table = Table()
-    for name in ("point", "state", "job", ""):
+    for name in ("point", "state", "job", ""):  # job: id in SLURM; the last column has details of the state
         table.add_column(name, overflow="fold")
     for point in points:
         state = Text(point.state, style=sweep_folder.STYLES.get(point.state, ""))
@@ -89,8 +89,9 @@ def logs(arguments: list[str]) -> None:
     parser.add_argument("--rank", type=NonNegativeInt, default=0, help="the process whose log is shown")
     options = parser.parse_args(arguments)
     folder = options.folder
-    workers = sweep_folder.states(folder, sweep_folder.worker_jobs(folder, 1)) if is_search(folder) else []
-    for point in _matching([*sweep_folder.states(folder), *workers], options.points, folder):  # workers with a folder
+    workers = sweep_folder.worker_jobs(folder, 1) if is_search(folder) else []  # worker 1, and all that have a folder
+    points = [*sweep_folder.states(folder), *sweep_folder.states(folder, workers)]
+    for point in _matching(points, options.points, folder):
         path = point.job.log if options.rank == 0 else point.job.folder / f"log.rank{options.rank}.txt"
         if not path.is_file() and point.slurm:  # the job failed before its log was created
             path = folder / "slurm" / f"{point.slurm}_{options.rank}_log.out"  # submitit's name of the output
@@ -137,7 +138,7 @@ def run_point(arguments: list[str]) -> None:
     jobs = sweep_folder.read_points(options.folder)
     index = options.index
     if index is None:
-        text = os.environ.get(INDEX_VARIABLE, "")
+        text = os.environ.get(INDEX_VARIABLE, "")  # set by Kubernetes
         if not text.isdecimal():
             raise UserError(f"--index is missing, and {INDEX_VARIABLE} is not a number; give the index of a point")
         index = int(text)

@@ -87,7 +87,7 @@ def _test_records(start: RunStart) -> list[Callback]:
     folder, command = start.folder, start.command
     corpus = yaml.safe_load(start.record)["data"]["init_args"]["corpus"]
     is_run = (folder / "config.yaml").is_file()
-    run_corpus = read_config(folder)["data"]["init_args"].get("corpus") if is_run else corpus  # new folder: the same
+    run_corpus = read_config(folder)["data"]["init_args"].get("corpus") if is_run else corpus  # no other one
     source = source_name(run_corpus, corpus)  # None if the command reads the run's corpus
     path = start.config.out or predictions_path(folder, command, source)
     rank_zero_info(f"predictions: {path}")
@@ -150,7 +150,7 @@ class TrialReport(Callback):
         if trainer.is_global_zero and value is not None:
             prune = self.search.report(self.number, float(value), self.validations)
         # All ranks learn the decision of rank 0, since they have to stop at the same step.
-        if trainer.strategy.reduce_boolean_decision(prune, all=False) and may_stop_early(trainer):  # min_epochs done
+        if trainer.strategy.reduce_boolean_decision(prune, all=False) and may_stop_early(trainer):  # past min_epochs
             self.stopping_reason_message = f"the search prunes the trial after validation {self.validations}"
             trainer.should_stop = True
 

@@ -76,7 +76,7 @@ class PrecisCLI(LightningCLI):
         value_checks.check_ranges(config)
         value_checks.check_no_keys(config)  # API keys and passwords, which config.yaml would keep
         check_checkpoint(config)
-        check_linked(sys.argv[1:] if args is None else args, config)  # options of the data that the model's replace
+        check_linked(sys.argv[1:] if args is None else args, config)  # refuses data options that the model's replace
         path = config.ckpt_path
         if path and Path(path).is_file():  # not "best" or "last", which Lightning resolves
             check_same_model("--ckpt_path", Path(path), config.model.class_path)
@@ -121,7 +121,7 @@ class PrecisCLI(LightningCLI):
             raise UserError(value_checks.explain_trainer_refusal(error, self.start.config.trainer)) from error
         if self.start.fitting:
             trainer.callbacks.insert(0, MonitorCheck())  # before the callbacks of the config, which it checks
-        check_at_validations(trainer)  # when `EarlyStopping` checks
+        check_at_validations(trainer)  # lets `EarlyStopping` check after each validation
         return trainer
 
     def _run_subcommand(self, subcommand: str) -> None:

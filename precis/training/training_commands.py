@@ -98,7 +98,7 @@ def _with_run(arguments: list[str]) -> list[str]:
 
 def print_help(command: str, options: list[str]) -> bool:
     """Print the help that needs no Lightning, such as the classes for `--model.help`; return whether there was any."""
-    if len(options) == 1 and options[0] in _CLASSES:
+    if len(options) == 1 and options[0] in _CLASSES:  # such as --model.help
         package = _CLASSES[options[0]]
         for name in package.__all__:
             print(f"{name:22} {_first_line(package.__name__, name)}")
@@ -106,7 +106,7 @@ def print_help(command: str, options: list[str]) -> bool:
         if options[0] == "--data.help":
             print(NOTE)
         return True
-    if not {"-h", "--help"} & set(options) or _model_of(options):
+    if not {"-h", "--help"} & set(options) or _model_of(options):  # help with `--model NAME` is LightningCLI's
         return False
     parser = ArgumentParser(prog=f"precis {command}", usage=f"precis {command} [options]", exit_on_error=False)
     add_options_of_run(parser)

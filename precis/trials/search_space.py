@@ -100,7 +100,7 @@ def _with_explicit_kind(space: Any) -> Any:
 
 
 def suggest(trial: "Trial", keys: dict[str, Any]) -> dict[str, Any]:
-    """Return values for the keys whose conditions hold; Optuna stores them, so a repeated trial has the same ones."""
+    """Return values for the keys whose conditions hold; Optuna stores them, so a continued trial has the same ones."""
     values: dict[str, Any] = {}
     for key in keys:
         space = _with_explicit_kind(keys[key])
