@@ -59,7 +59,7 @@ def truncate_target(tokens: list[int], max_target: int, stop: int) -> tuple[list
 
 
 def count_source(document: Document, tokens_read: int, tokens: int, sentences_read: int) -> Counts:
-    """Return the counts of a document: the numbers of tokens and of complete sentences read, and the totals."""
+    """Return the counts of a document of `tokens` tokens: [read, total], with complete sentences and paragraphs."""
     sizes = [len(part) for part in document.parts]  # sentences of each paragraph
     return {
         "source_tokens": [tokens_read, tokens],
@@ -85,16 +85,16 @@ def sentences_read(document: Document, offsets: Sequence[tuple[int, int]], token
 
 
 def truncation_rows(split: str, features: "datasets.Dataset", limits: Mapping[str, str]) -> list[TruncationRow]:
-    """Sum the counts of the encoded documents of a split, and return a row for each count in `limits`."""
-    rows = {
-        name: TruncationRow(split, name.replace("_", " "), limit, len(features), 0, 0, 0, "")
-        for name, limit in limits.items()
-    }
+    """Sum the counts of the encoded documents of a split: a row for each count in `limits`, see `text_limits`."""
+    rows: dict[str, TruncationRow] = {}
+    for name, limit in limits.items():
+        unit = name.replace("_", " ")
+        rows[name] = TruncationRow(split, unit, limit, len(features), documents_cut=0, total=0, left_out=0, examples="")
     examples: dict[str, list[str]] = {name: [] for name in limits}
     columns = features.select_columns(["id", TRUNCATION]).with_format("arrow")
     for table in columns.iter(batch_size=10_000):  # a few megabytes at a time
         column = table[TRUNCATION]
-        counts = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        counts = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column  # one struct array
         for name, row in rows.items():
             pairs = pc.struct_field(counts, name)  # [read, total] of each document
             read = pc.list_element(pairs, 0).to_numpy(zero_copy_only=False)
@@ -120,6 +120,7 @@ def truncation_line(rows: Sequence[TruncationRow]) -> str | None:
     parts = []
     for limit, rows_of_limit in by_limit.items():
         shares = ", ".join(f"{100 * row.share:.1f} % of {row.counted}" for row in rows_of_limit)
+        # the rows count the same cuts in several units, so the highest number includes the others
         documents_cut = max(row.documents_cut for row in rows_of_limit)
         parts.append(f"{shares} in {counted(documents_cut, 'document')} ({limit})")
     return f"{rows[0].split}, {counted(rows[0].documents, 'document')}, cut off: {'; '.join(parts)}"

@@ -82,13 +82,13 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
     def setup(self, stage: str) -> None:
         """Set the tokenizer and, when a new run is trained, load the encoder of the run `encoder_from`."""
         super().setup(stage)
-        if stage != "fit" or self.encoder_from is None or self.trainer.ckpt_path:
+        if stage != "fit" or self.encoder_from is None or self.trainer.ckpt_path:  # a resumed run has its weights
             return
         path = best_checkpoint(Path(self.encoder_from))
         state = read_checkpoint(path)["state_dict"]
         encoder_state = {name.removeprefix(_READER): value for name, value in state.items() if name.startswith(_READER)}
         expected = self.reader.state_dict()
-        mismatched = expected.keys() ^ encoder_state.keys()
+        mismatched = expected.keys() ^ encoder_state.keys()  # names that only one of them has
         common = expected.keys() & encoder_state.keys()
         mismatched |= {name for name in common if expected[name].shape != encoder_state[name].shape}
         if mismatched:

@@ -133,11 +133,11 @@ def read_checkpoint(path: Path, verify: bool = True) -> dict[str, Any]:
 
 
 def _load(path: Path, verify: bool) -> dict[str, Any]:
-    """Return the content of a checkpoint of training, see `read_checkpoint`."""
+    """Return the content of a checkpoint of training, see `read_checkpoint`; `verify` also checks its checksums."""
     if damage := find_damage(path, verify):
         raise UserError(f"{path}: {damage}; give another one of the run")
     try:
-        content = load_pickled(path, mmap=True)
+        content = load_pickled(path, mmap=True)  # weights are read when they are used
     except pickle.UnpicklingError as error:
         reason = str(error).strip().split("\n")[0]
         raise UserError(f"{path}: a broken checkpoint ({reason}); give another one of the run") from None
@@ -174,13 +174,13 @@ def write_exported(path: Path, weights: Mapping[str, Tensor], described: Mapping
 
 
 def read_exported(path: Path) -> dict[str, Any]:
-    """Return what `write_exported` wrote, plain values, and weights as `state_dict`; a `UserError` if that fails."""
+    """Return plain values that `write_exported` wrote, and the weights as `state_dict`; a `UserError` if that fails."""
     try:
         with safe_open(str(path), framework="pt") as file:
             content = load_json((file.metadata() or {})["precis"])
             stored_weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no iterator)
         weights = dequantized(stored_weights)
-        tied = content.pop("tied")
+        tied = content.pop("tied")  # name of a weight without values -> name of the weight that it shares them with
         weights |= {name: weights[stored_name] for name, stored_name in tied.items()}
     except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
         reason = " ".join(str(error).split())

@@ -96,7 +96,7 @@ class CopyingSummarizer(Summarizer):
     def _permitted_log_probs(
         self, batch: Batch, outputs: CopyOutputs, samples: Samples, options: DecodingOptions
     ) -> Tensor:
-        """Return the same as `log_probs` for options that forbid the same tokens in all samples at a position."""
+        """Return `log_probs`, [B, K, T], faster, if options forbid the same tokens in all samples at a position."""
         tokens, always_forbidden = samples.tokens, forbidden_tokens(options)
         steps = torch.arange(tokens.shape[-1], device=tokens.device)
         in_sample = steps < samples.lengths.unsqueeze(-1)                            # [B, K, T]
@@ -107,8 +107,8 @@ class CopyingSummarizer(Summarizer):
         for positions, forbidden in cases:
             log_probs = log_probs + target_log_probs(
                 output=self.network.output, outputs=outputs, source=self.source_ids(batch), target=tokens,
-                rows=positions.flatten().nonzero().squeeze(1), unknown=UNK, words=len(self.tokenizer),
-                forbidden=forbidden,
+                rows=positions.flatten().nonzero().squeeze(1),  # flat positions in [B K T]
+                unknown=UNK, words=len(self.tokenizer), forbidden=forbidden,
             )  # fmt: skip
         return log_probs
 
@@ -127,11 +127,12 @@ class CopyingSummarizer(Summarizer):
         outputs, next_state = self._outputs(tokens, state, memory)
         source = memory["source"]
         if count is None:
-            output, size = self.network.output, copying.extended_size(source, self.vocab_size)
-            log_probs = copying.all_log_probs(output, len(self.tokenizer), outputs, source.unsqueeze(1), size)
+            num_ids = copying.extended_size(source, self.vocab_size)  # V + the most OOV words of a document
+            sources, words = source.unsqueeze(1), len(self.tokenizer)
+            log_probs = copying.all_log_probs(self.network.output, words, outputs, sources, num_ids)
             return None, log_probs, next_state
         mixture = PermittedMixture.of(layer, outputs, source)
-        return *mixture.candidates(count, memory["first"]), next_state
+        return *mixture.candidates(count, memory["first"]), next_state  # `first_positions` of the source
 
     def _draw(
         self, layer: DecodingLayer, greedy_first: bool, tokens: Tensor, state: State, memory: State, blocked: Tensor
@@ -145,24 +146,24 @@ class CopyingSummarizer(Summarizer):
         mixture = PermittedMixture.of(layer, outputs, memory["source"], blocked)
         tokens = mixture.draw()
         if greedy_first:
-            tokens[:, 0] = mixture.most_probable(memory["first"])[:, 0]
+            tokens[:, 0] = mixture.most_probable(memory["first"])[:, 0]  # `first_positions` of the source
         return tokens, mixture.log_probs(tokens.unsqueeze(-1)).squeeze(-1), state
 
     def generate(self, batch: Batch, options: DecodingOptions) -> Hypotheses:
         """Run beam search, or sampling with `options.sample`, in eval mode; generated tokens are extended ids."""
         extended, forbidden = self.source_ids(batch), forbidden_tokens(options)
         with evaluating(self):
-            encoded, start = self.network.encode(batch.source, batch.lengths)
-            memory = encoded._asdict() | {"source": extended, "first": copying.first_positions(extended)}
-            state = {name: tensor.squeeze(1) for name, tensor in start._asdict().items()}  # [B, 1, ...] -> [B, ...]
-            first = torch.full_like(extended[:, 0], START)
+            encoded, initial = self.network.encode(batch.source, batch.lengths)
+            memory = encoded._asdict() | {"source": extended, "first": copying.first_positions(extended)}  # for copying
+            state = {name: tensor.squeeze(1) for name, tensor in initial._asdict().items()}  # [B, 1, ...] -> [B, ...]
+            start_ids = torch.full_like(extended[:, 0], START)                       # [B]
             num_words, output = len(self.tokenizer), self.network.output
             layer = DecodingLayer.of(output.weight[:num_words], output.bias[:num_words])  # rows without a word left out
             if options.sample and options.is_untruncated:  # draws without the probabilities of all words
                 draw = partial(self._draw, layer, options.greedy_first)
-                return sample_with(draw, state, memory, first, STOP, options, forbidden, PAD)
+                return sample_with(draw, state, memory, start_ids, STOP, options, forbidden, PAD)
             search = sample if options.sample else beam_search
-            return search(partial(self._step, layer), state, memory, first, STOP, options, forbidden, PAD)
+            return search(partial(self._step, layer), state, memory, start_ids, STOP, options, forbidden, PAD)
 
     def sample(self, batch: Batch, options: DecodingOptions) -> Samples:
         """Return generated extended ids, [B, K, T], without gradient."""
@@ -177,7 +178,7 @@ class CopyingSummarizer(Summarizer):
     def summarize(self, batch: Batch) -> list[Summary]:
         """Return the best hypothesis of each document as text, with a mark for each copied word."""
         best = self._best(batch)
-        copied = self.explain(batch, best)[1][:, 0].tolist() if self.has_pointer else None  # T booleans per document
+        copied = self.explain(batch, best)[1][:, 0].tolist() if self.has_pointer else None  # by document and token
         summaries = []
         for i, (tokens, length) in enumerate(zip(best.tokens[:, 0].tolist(), best.lengths[:, 0].tolist())):
             words = self._words(tokens[:length], batch.oov_words[i])
@@ -214,13 +215,14 @@ class CopyingSummarizer(Summarizer):
         """Generate the summary of document `index` of a batch, and return what a plot of its attention needs.
 
         Returns:
-            The words of the document, S, and of the summary, T; the copy attention, [T, S]; its sum over T, [S].
+            The S words of the document and the T words of the summary; the copy attention, [T, S]; its sum over T, [S].
         """
         best = self._best(batch)
         length = int(best.lengths[index, 0])
         positions = torch.arange(batch.source.shape[-1])
-        real = (positions < batch.lengths[index].unsqueeze(-1)).flatten()            # True at tokens, [S] or [M I]
-        attention = self.explain(batch, best)[0].attention[index, 0, :length].float().cpu()[:, real].numpy()
+        real = (positions < batch.lengths[index].unsqueeze(-1)).flatten()            # False at padding, [S] or [M I]
+        outputs, _ = self.explain(batch, best)
+        attention = outputs.attention[index, 0, :length].float().cpu()[:, real].numpy()
         source_ids = self.source_ids(batch)[index].cpu()[real].tolist()
         summary_ids = best.tokens[index, 0, :length].tolist()
         source = self.tokenizer.decode(source_ids, batch.oov_words[index], self.vocab_size)

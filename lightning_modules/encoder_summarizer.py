@@ -31,11 +31,11 @@ class EncoderSummarizer(Summarizer):
     def make_reader(
         self, encoder: EncoderOptions, dropout: float, optimizer: EncoderAdamWOptions, segments: int = 2
     ) -> Reader:
-        """Return an encoder, from scratch with `segments` segment types, and set `optimizer` and `long_input`.
+        """Return an encoder, pretrained or from scratch (`segments` segment types); set `optimizer` and `long_input`.
 
         An encoder from scratch has the learning rate of the other parameters.
         """
-        positions = 0  # no more than the pretrained encoder has
+        positions = 0  # minimum number of positions; 0 leaves those of the pretrained encoder
         if isinstance(encoder, DocumentEncoderOptions):
             self.long_input = encoder.long_input
             positions = encoder.positions if encoder.long_input == "extend" else 0

@@ -31,7 +31,7 @@ class Vocabulary:
     ) -> None:
         self.tokenizer, self.lowercase, self.language = tokenizer, lowercase, language_of(language)
         self.words = [*SPECIALS, *words]
-        # Special symbols have no ids for `extend`, so that a text which spells "[PAD]" has an OOV word.
+        # ids of the words of texts: without special symbols, so that a text which spells "[PAD]" has an OOV word
         self._ids = {word: i for i, word in enumerate(self.words) if i >= len(SPECIALS)}
         if len(self._ids) != len(words) or not self._ids.keys().isdisjoint(SPECIALS):
             raise ValueError("the words of a vocabulary must be distinct, and none may be a special symbol")
@@ -119,6 +119,6 @@ class Vocabulary:
         if not path.is_file():
             raise FileNotFoundError(f"{path}: no such file; give the `text` folder of a run")
         try:
-            return cls(**load_json(path.read_text(encoding="utf-8-sig")))
+            return cls(**load_json(path.read_text(encoding="utf-8-sig")))  # with or without a byte order mark
         except (ValueError, TypeError) as error:
             raise UserError(f"{path}: not a vocabulary ({error}); give the `text` folder of a run") from None

@@ -54,12 +54,12 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _check_width(where: str, line: str, size: int) -> None:
-    """Raise a UserError if a line does not have `size` numbers; `where` is the file and line."""
+    """Raise a UserError if a line does not end with exactly `size` numbers; `where` is the file and line."""
     width = 0
     for field in reversed(line.split(" ")[1:]):
         try:
             float(field)
-        except ValueError:  # a part of a word with spaces
+        except ValueError:  # the end of the word, which may have spaces
             break
         width += 1
     if width != size:

@@ -59,16 +59,16 @@ class AgentsDecoder(nn.Module):
         E, H = embedding_size, hidden_size
         self.lstm = nn.LSTM(E, H, batch_first=True)
         initialize_lstm(self.lstm)
-        self.words = CoverageAttention(H, H, H, coverage=False)
-        self.agent_context = nn.Linear(H, H, bias=False) if agent_attention else None
-        self.agent_query = nn.Linear(H, H) if agent_attention else None
-        self.agent_score = nn.Linear(H, 1, bias=False) if agent_attention else None
+        self.words = CoverageAttention(H, H, H, coverage=False)  # v_2, W_5, W_6, b_1
+        self.agent_context = nn.Linear(H, H, bias=False) if agent_attention else None  # W_7
+        self.agent_query = nn.Linear(H, H) if agent_attention else None  # W_8, b_2
+        self.agent_score = nn.Linear(H, 1, bias=False) if agent_attention else None  # v_3
         self.multi_agent_pointer = multi_agent_pointer
-        self.pointer_context = nn.Linear(H, 1, bias=False)
-        self.pointer_state = nn.Linear(H, 1, bias=False)
-        self.pointer_word = nn.Linear(E, 1)
-        self.combine = nn.Linear(2 * H, H)
-        self.combine_before = nn.Linear(H, H, bias=False) if contextual else None
+        self.pointer_context = nn.Linear(H, 1, bias=False)  # v_5
+        self.pointer_state = nn.Linear(H, 1, bias=False)  # v_6
+        self.pointer_word = nn.Linear(E, 1)  # v_7, b
+        self.combine = nn.Linear(2 * H, H)  # of s_t and c*_t, for P_voc
+        self.combine_before = nn.Linear(H, H, bias=False) if contextual else None  # of c*_{t-1}
         if contextual:
             nn.init.zeros_(self.combine_before.weight)  # at first without effect, see above
         self.dropout = Dropout(dropout)
@@ -83,17 +83,18 @@ class AgentsDecoder(nn.Module):
         """Attend to words, then agents, from states s_t [B, N, H] with embedded input words y_t [B, N, E]."""
         M = memory.agents.shape[1]
         query = states.unsqueeze(1).expand(-1, M, -1, -1).flatten(0, 1)                          # [B M, N, H]
-        # word attention l_a within each agent; the agents are rows of one batch
-        words = self.words(query, memory.projected.flatten(0, 1), memory.tokens.flatten(0, 1), None)
+        # word attention l_a within each agent, and c_a; the agents are rows of one batch, [B M, ...]
+        words = self.words(query, memory.projected.flatten(0, 1), memory.tokens.flatten(0, 1), coverage=None)
         contexts = torch.bmm(words.to(memory.states.dtype), memory.states.flatten(0, 1))         # [B M, N, H]
         words = words.unflatten(0, (-1, M))                                                      # [B, M, N, I]
         contexts = contexts.unflatten(0, (-1, M))                                                # [B, M, N, H]
-        # agent attention g
+        # agent attention g, and c*
         log_agents = self._agent_log_attention(states, contexts, memory.agents)                  # [B, M, N]
         agents = log_agents.exp()
         context = (agents.to(contexts.dtype).unsqueeze(-1) * contexts).sum(1)                    # [B, N, H]
-        gate, weights = self._pointer(states, embedded, contexts, context, log_agents)
-        copying = (weights.unsqueeze(-1) * words).transpose(1, 2).flatten(2)                     # [B, N, M I]
+        # logit of p, and the weight of each agent in u
+        gate, agent_weights = self._pointer(states, embedded, contexts, context, log_agents)
+        copying = (agent_weights.unsqueeze(-1) * words).transpose(1, 2).flatten(2)               # u, [B, N, M I]
         return Attended(context, agents.transpose(1, 2), copying, gate)
 
     def _agent_log_attention(self, states: Tensor, contexts: Tensor, agent_mask: Tensor) -> Tensor:

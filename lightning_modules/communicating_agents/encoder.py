@@ -20,9 +20,9 @@ class Parts(NamedTuple):
 
     @classmethod
     def of(cls, lengths: Tensor, width: int, device: torch.device) -> "Parts":
-        """Build the masks of parts of padded length I = `width`; lengths [B, M] are on the CPU, 0 for padding."""
+        """Build the masks of M parts padded to I = `width` tokens; lengths [B, M] are on the CPU, 0 for no part."""
         nonzero = lengths.clamp_min(1)  # an LSTM and a softmax need at least one position
-        # one transfer to the device for both
+        # one transfer to the device for both tensors
         nonzero_on_device, lengths_on_device = torch.stack([nonzero, lengths]).to(device, non_blocking=True)
         return cls(
             lengths=nonzero.flatten(),
@@ -82,13 +82,13 @@ class ContextualLayer(nn.Module):
 
     def __init__(self, hidden_size: int, messages: Messages | None) -> None:
         super().__init__()
-        self.own = nn.Linear(hidden_size, hidden_size, bias=False)
+        self.own = nn.Linear(hidden_size, hidden_size, bias=False)  # W_3
         self.messages = make_messages(messages, hidden_size) if messages else None
-        self.received = nn.Linear(hidden_size, hidden_size, bias=False) if messages else None
+        self.received = nn.Linear(hidden_size, hidden_size, bias=False) if messages else None  # W_4
         nn.init.xavier_uniform_(self.own.weight)
         if self.received is not None:
             nn.init.xavier_uniform_(self.received.weight)
-        self.encoder = PartEncoder(hidden_size, hidden_size)
+        self.encoder = PartEncoder(hidden_size, hidden_size)  # biLSTM and W_2
 
     def forward(self, states: Tensor, parts: Parts) -> Tensor:
         """Map the states of all agents to those of the next layer, [B, M, I, H] -> [B, M, I, H]."""
@@ -100,7 +100,7 @@ class ContextualLayer(nn.Module):
 
 
 class AgentsEncoder(nn.Module):
-    """Local encoder and K = `layers` contextual layers of all agents, with dropout on the states of each layer."""
+    """Local encoder and K = `layers` contextual layers of all agents, with dropout; `messages` is None for none."""
 
     def __init__(
         self,

@@ -106,7 +106,7 @@ class CommunicatingAgents(CopyingSummarizer):
         )  # fmt: skip
         self.loss_weights["cohesion"] = cohesion
         self.has_cohesion = cohesion > 0
-        self.end_ids: list[int] = []  # ids of `sentence_ends`; not a buffer, because weight averaging averages buffers
+        self.end_ids: list[int] = []  # set by `set_tokenizer`; not a buffer, which weight averaging would average
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Return Adam."""
@@ -145,6 +145,7 @@ class CommunicatingAgents(CopyingSummarizer):
         """
         weights = checkpoint["state_dict"]
         for name, initial in self.state_dict().items():
+            # weights of messages received, and of the context of the previous step
             adds_input = ".received." in name or name == "network.decoder.combine_before.weight"
             if name not in weights and adds_input:
                 weights[name] = torch.zeros_like(initial)  # the input that it adds to a sum is 0
@@ -167,7 +168,7 @@ class CommunicatingAgents(CopyingSummarizer):
 
     def loss_terms(self, batch: CommunicatingAgentsBatch) -> dict[str, Tensor]:
         """Return `nll` and, with cohesion, `cohesion`: computed for each summary, then averaged over documents."""
-        decoded = self.decode(batch, batch.target_input.unsqueeze(1))
+        decoded = self.decode(batch, batch.target_input.unsqueeze(1))  # K = 1 summary of each document
         log_probs = self.target_log_probs(batch, decoded, batch.target.unsqueeze(1), batch.target_rows)
         terms = {"nll": -(log_probs.squeeze(1).sum(1) / batch.target_lengths).mean()}
         if self.has_cohesion:

@@ -82,9 +82,8 @@ class CommunicatingAgentsNetwork(nn.Module):
         Returns the input of the output layer [B, K, H], the results of attention, and the next state.
         """
         embedded = self.embedding(words)                                                         # [B, K, E]
-        states, hidden, cell = self.decoder.run_lstm(
-            embedded.flatten(0, 1).unsqueeze(1), state.hidden.flatten(0, 1), state.cell.flatten(0, 1)
-        )  # [B K, 1, H] and twice [B K, H]
+        previous = state.hidden.flatten(0, 1), state.cell.flatten(0, 1)                          # [B K, H] each
+        states, hidden, cell = self.decoder.run_lstm(embedded.flatten(0, 1).unsqueeze(1), *previous)
         states, hidden, cell = (tensor.reshape(*words.shape, -1) for tensor in (states, hidden, cell))  # [B, K, H]
         attended = self.decoder.attend(states, embedded, memory)
         features = self.decoder.features(states, attended.context, state.context)
@@ -98,11 +97,12 @@ class CommunicatingAgentsNetwork(nn.Module):
         and `lengths` are those of `encode`, `target_input` the start symbol and the summary's words, [B, K, T].
         """
         B, K, T = target_input.shape
-        memory, start = self.encode(source, lengths)
+        memory, start = self.encode(source, lengths)  # the state before the first step
         embedded = self.dropout(self.embedding(target_input))                                    # [B, K, T, E]
         hidden, cell = (tensor.expand(-1, K, -1).flatten(0, 1) for tensor in (start.hidden, start.cell))  # [B K, H]
-        states = self.decoder.run_lstm(embedded.flatten(0, 1), hidden, cell)[0].reshape(B, K * T, -1)
-        attended = self.decoder.attend(states, embedded.flatten(1, 2), memory)                   # N = K T states
+        states, _, _ = self.decoder.run_lstm(embedded.flatten(0, 1), hidden, cell)               # [B K, T, H]
+        states = states.reshape(B, K * T, -1)
+        attended = self.decoder.attend(states, embedded.flatten(1, 2), memory)                   # for K T states
         states = states.unflatten(1, (K, T))                                                     # [B, K, T, H]
         context = attended.context.unflatten(1, (K, T))                                          # [B, K, T, H]
         previous_context = pad(context, (0, 0, 1, -1))  # c*_{t-1}: shifted by one step, zero in the first

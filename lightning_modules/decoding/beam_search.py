@@ -18,9 +18,9 @@ class Step(Protocol):
     ) -> tuple[Tensor | None, Tensor, State]:
         """Score the continuations of K hypotheses of each document, after their last tokens [B, K].
 
-        The state has tensors [B, K, ...], the memory [B, ...]. Returns ids [B, K, C], their log-probabilities [B, K,
-        C], and the next state. ids is None if column i is token i; otherwise they include at least the `count` most
-        probable tokens (None for all), and any further occurrence of a token has log-probability -inf.
+        The state has tensors [B, K, ...], the memory [B, ...]. Returns the ids of C candidates and their
+        log-probabilities, [B, K, C] each, and the next state. Among them are the `count` most probable tokens (None for
+        all). If column i is token i, ids is None. A candidate that occurs again has log-probability -inf there.
         """
 
 
@@ -61,9 +61,9 @@ class _Search:
 
         Returns the index of the hypothesis that each kept one continues, and its last token, [B, K] each.
         """
-        B, K, C = log_probs.shape
+        B, K, C = log_probs.shape  # C candidates for the next token of each hypothesis
         length = self.tokens.shape[-1] + 1
-        # the 2K best continuations of all hypotheses of a document
+        # the 2K best of a document's K C continuations, so that K are left even if K of them end
         totals = (self.sums.unsqueeze(-1) + log_probs).flatten(1)                    # [B, K C]
         best, flat = totals.topk(min(2 * K, totals.shape[-1]), dim=-1)               # [B, 2K]
         parent = flat // C
@@ -71,14 +71,14 @@ class _Search:
         documents = torch.arange(B, device=flat.device).unsqueeze(1)
         sequences = torch.cat([self.tokens[documents, parent], chosen.unsqueeze(-1)], -1)  # [B, 2K, t + 1]
 
-        # finish those among the first K that are complete
+        # finish those among the first K that are complete: they end, or have the maximum length
         complete = chosen == stop
         if length == self.options.max_length:
             complete |= self._accepts_truncated(complete[:, :K] & ~best[:, :K].isneginf()).unsqueeze(1)
         complete[:, K:] = False  # an end symbol ranked below the beam does not count
         self._finish(sequences, best.masked_fill(~complete, float("-inf")) / self.options.penalty(length), length)
 
-        # a stable sort moves the incomplete continuations to the front, best first
+        # keep K that can be continued: a stable sort moves them to the front, best first
         is_over = (chosen == stop) | best.isneginf()
         keep = is_over.to(torch.int8).argsort(dim=-1, stable=True)[:, :K]
         self.sums = best.masked_fill(chosen == stop, float("-inf")).gather(-1, keep)
@@ -95,15 +95,13 @@ class _Search:
         return self.finished.scores[:, 0].isneginf() & ~ended.any(1)
 
     def _finish(self, sequences: Tensor, scores: Tensor, length: int) -> None:
-        """Merge newly finished hypotheses [B, 2K, t], at scores [B, 2K] above -inf, into the best K finished ones."""
+        """Merge hypotheses [B, 2K, t] that end now (scores [B, 2K] above -inf) into the best K finished ones."""
         K, T = self.options.beam_size, self.options.max_length
         padded = torch.nn.functional.pad(sequences, (0, T - length), value=self.padding)
         padded = padded.masked_fill(scores.isneginf().unsqueeze(-1), self.padding)
         lengths = torch.full_like(scores, length, dtype=torch.long).masked_fill(scores.isneginf(), 0)
-        merged = {
-            name: torch.cat([old, new], 1)                                           # [B, 3K, ...]
-            for name, old, new in zip(Hypotheses._fields, self.finished, (padded, lengths, scores))
-        }
+        old_and_new = zip(Hypotheses._fields, self.finished, (padded, lengths, scores))
+        merged = {name: torch.cat([old, new], 1) for name, old, new in old_and_new}  # [B, 3K, ...]
         best = merged["scores"].topk(K, dim=-1).indices                              # [B, K]
         self.finished = Hypotheses(**reorder(merged, best))
 
@@ -128,9 +126,8 @@ class _Search:
 
     def store(self) -> Hypotheses:
         """Copy the finished hypotheses of the documents in `rows` to the results, and return the results."""
-        self.results = Hypotheses(
-            *(stored.to(new.dtype).index_copy(0, self.rows, new) for stored, new in zip(self.results, self.finished))
-        )
+        pairs = zip(self.results, self.finished)
+        self.results = Hypotheses(*(stored.to(new.dtype).index_copy(0, self.rows, new) for stored, new in pairs))
         return self.results
 
 

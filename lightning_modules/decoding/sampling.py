@@ -13,7 +13,7 @@ CHUNK = 256  # positions whose distributions over the vocabulary are in memory a
 
 
 def truncate(log_probs: Tensor, options: DecodingOptions, keep: Tensor | None = None) -> Tensor:
-    """Apply temperature, top-k and top-p to log P [..., V] and renormalize; `keep`, [..., 1], is never excluded."""
+    """Apply temperature, top-k and top-p to log P [..., V] and renormalize; ids `keep` [..., 1] are never excluded."""
     if options.temperature != 1:
         log_probs = log_probs / options.temperature
     log_probs = log_probs.log_softmax(-1)
@@ -89,16 +89,16 @@ def sample_with(
     forbidden: tuple[int, ...] = (),
     padding: int = 0,
 ) -> Hypotheses:
-    """Sample as `sample`, with a function `draw` that returns the next tokens instead of their distribution."""
+    """Sample as `sample`, with a function `draw` that returns the next tokens, see `Draw`, not their distribution."""
     B, K, T = len(start), options.beam_size, options.max_length
-    # the K samples of a document start from the same state and symbol
+    # the K samples of a document start from the same state, [B, ...] -> [B, K, ...], and symbol
     state = {name: tensor.unsqueeze(1).expand(-1, K, *tensor.shape[1:]) for name, tensor in state.items()}
     tokens = start.unsqueeze(1).expand(-1, K)
     drawn = torch.full((B, K, T), padding, dtype=torch.long, device=start.device)
     sums = torch.zeros(B, K, dtype=torch.float32, device=start.device)
     lengths = torch.zeros(B, K, dtype=torch.long, device=start.device)
     open_ = torch.ones(B, K, dtype=torch.bool, device=start.device)  # hypotheses without an end symbol, [b, K]
-    rows = torch.arange(B, device=start.device)  # b documents that are still decoded, all with an open hypothesis
+    rows = torch.arange(B, device=start.device)  # the b documents that are still decoded, which shrink below
     for t in range(T):
         blocked = _blocked_next(drawn[rows, :, :t], stop, options, forbidden)
         tokens, log_probs, state = draw(tokens, state, memory, blocked)              # [b, K]
@@ -117,7 +117,7 @@ def sample_with(
             rows, tokens, open_ = rows[active], tokens[active], open_[active]
             state = {name: tensor[active] for name, tensor in state.items()}
             memory = {name: tensor[active] for name, tensor in memory.items()}
-    penalties = sums.new_tensor([options.penalty(max(1, n)) for n in range(T + 1)])  # by length; 0 does not occur
+    penalties = sums.new_tensor([options.penalty(max(1, n)) for n in range(T + 1)])  # by length; entry 0 is unused
     return Hypotheses(drawn, lengths, sums / penalties[lengths])
 
 
@@ -131,42 +131,42 @@ def rescore(
 ) -> Tensor:
     """Return the log-probabilities of tokens [B, K, T] under the distribution that `sample` uses, [B, K, T].
 
-    `distribution` maps flat positions [n] in [B K T] to log P of all C words, [n, C], with gradient, for a chunk of
-    positions at a time, and again in the backward pass, so that no [B, K, T, C] tensor is kept. The result is 0 after
-    `lengths` [B, K], end symbol included, and -inf for a token that the options forbid.
+    `distribution` maps flat positions [n] in [B K T] to log P of all C words, [n, C], with gradient. It is called for a
+    chunk of positions at a time, and again in the backward pass, so that no [B, K, T, C] tensor is kept. The result is
+    0 after `lengths` [B, K], end symbol included, and -inf for a token that the options forbid.
     """
     T = tokens.shape[-1]
-    blocked = _blocked_tokens(tokens, stop, options, forbidden).flatten(0, 2)        # [B K T, F]
+    blocked = _blocked_tokens(tokens, stop, options, forbidden).flatten(0, 2)  # ids, [B K T, F]
     is_token = torch.arange(T, device=tokens.device) < lengths.unsqueeze(-1)         # [B, K, T]
     positions = is_token.flatten().nonzero().squeeze(1)
 
-    def token_log_probs(rows: Tensor) -> Tensor:
-        log_probs = distribution(rows)                                               # [n, C]
-        allowed = forbid(log_probs.unsqueeze(1), None, blocked[rows].unsqueeze(1)).squeeze(1)
-        drawn = tokens.flatten()[rows].unsqueeze(1)                                  # [n, 1]
+    def token_log_probs(chunk: Tensor) -> Tensor:
+        log_probs = distribution(chunk)                                              # [n, C]
+        allowed = forbid(log_probs.unsqueeze(1), None, blocked[chunk].unsqueeze(1)).squeeze(1)
+        drawn = tokens.flatten()[chunk].unsqueeze(1)                                 # [n, 1]
         # logits are rounded differently here than in sampling, so that a token may cross the limit of top-k or top-p
         return truncate(allowed, options, keep=drawn).gather(-1, drawn).squeeze(1)
 
-    log_probs = torch.cat([checkpoint(token_log_probs, rows, use_reentrant=False) for rows in positions.split(CHUNK)])
+    log_probs = torch.cat([checkpoint(token_log_probs, part, use_reentrant=False) for part in positions.split(CHUNK)])
     return log_probs.new_zeros(tokens.numel()).index_copy(0, positions, log_probs).view(tokens.shape)
 
 
 def _blocked_tokens(tokens: Tensor, stop: int, options: DecodingOptions, forbidden: tuple[int, ...]) -> Tensor:
-    """Return the tokens that are forbidden at each position of samples [B, K, T]: [B, K, T, F], padded with -1."""
+    """Return up to F tokens that are forbidden at each position of samples [B, K, T]: [B, K, T, F], padded with -1."""
     T = tokens.shape[-1]
     blocked = tokens.new_tensor(forbidden).expand(*tokens.shape, -1)
     too_short = torch.arange(T, device=tokens.device) < options.min_length           # [T]
     ends = torch.where(too_short, stop, -1).expand(tokens.shape).unsqueeze(-1)       # [B, K, T, 1]
     blocked = torch.cat([blocked, ends], -1)
     if options.no_repeat_ngram:
-        repeats = [repeated_continuations(tokens[..., :t], options.no_repeat_ngram) for t in range(T)]
+        repeats = [repeated_continuations(tokens[..., :t], options.no_repeat_ngram) for t in range(T)]  # [B, K, <= t]
         padded = [torch.nn.functional.pad(ids, (0, T - ids.shape[-1]), value=-1) for ids in repeats]
         blocked = torch.cat([blocked, torch.stack(padded, 2)], -1)
     return blocked
 
 
 def _blocked_next(drawn: Tensor, stop: int, options: DecodingOptions, forbidden: tuple[int, ...]) -> Tensor:
-    """Return the tokens that are forbidden after samples [b, K, t]: [b, K, F], -1 where there is none."""
+    """Return up to F tokens that are forbidden after samples [b, K, t]: [b, K, F], padded with -1."""
     too_short = drawn.shape[-1] < options.min_length
     always = torch.tensor([*forbidden, stop if too_short else -1], device=drawn.device)
     repeats = repeated_continuations(drawn, options.no_repeat_ngram)                 # [b, K, n]

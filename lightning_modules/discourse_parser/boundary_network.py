@@ -39,12 +39,12 @@ class SegmentationNetwork(nn.Module):
         return torch.cat([self.dropout(self.project(vectors)), layout], -1)
 
     def forward(self, words: Tensor, rows: Tensor, lengths: Tensor, begins: Tensor) -> Tensor:
-        """Return the scores of the tags `OTHER` and `BEGIN`, [C, T, 2]; the first word of a sentence must have `BEGIN`.
+        """Return the scores of the tags `OTHER` and `BEGIN` of C sentences of up to T words, [C, T, 2].
 
         Args:
-            words: output of the method `words`, [N, projection + layout].
-            rows, lengths: indices of the words of each chain (sentence), [C, T]; their number, at least 1, [C], CPU.
-            begins: True at the first word of a sentence, bool [N].
+            words: output of the method `words` for N words, [N, projection + layout].
+            rows, lengths: indices of each sentence's words, [C, T]; number of its words, at least 1, on the CPU, [C].
+            begins: True at the first word of a sentence, which must have the tag `BEGIN`, bool [N].
         """
         states = bidirectional(self.lstm, words[rows], lengths).states                       # [C, T, 2 hidden_size]
         scores = self.score(self.dropout(states))                                            # [C, T, 2]

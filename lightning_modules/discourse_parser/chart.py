@@ -32,9 +32,9 @@ class Chart(NamedTuple):
 
     @classmethod
     def of(cls, spans: tuple[Tensor, Tensor, Tensor], left: Tensor, right: Tensor, batch: int, size: int) -> "Chart":
-        """Build a chart of `batch` documents of `size` EDUs from values of spans as left and right parts, [N, ...]."""
+        """Build a chart of `batch` documents of `size` EDUs from N spans' values as left and right parts, [N, ...]."""
         document, start, end = spans
-        width = end - start
+        width = end - start  # the second index of `left`; that of `right` counts down, see the module
         empty = left.new_zeros(batch, size, size, *left.shape[1:])
         by_start = empty.index_put((document, start, width), left)
         return cls(by_start, empty.index_put((document, end, size - 1 - width), right))
@@ -74,11 +74,11 @@ def _widths(size: int) -> list[tuple[int, int]]:
 def inside(potentials: Potentials) -> tuple[Chart, list[Tensor]]:
     """Return the log of the summed weights of all trees over every span (inside algorithm), and the terms by width.
 
-    I(i, j) = s(i, j) + log sum_k exp(I(i, k) + I(k + 1, j) + u(i, k) . v(k + 1, j)),    I(i, i) = 0. The terms of the
-    sums over k, [B, starts, width] for each width from 1, are read by the outside pass (`split_marginals`).
+    I(i, j) = s(i, j) + log sum_k exp(I(i, k) + I(k + 1, j) + u(i, k) . v(k + 1, j)),    I(i, i) = 0, with s, u and v of
+    `Potentials`. The outside pass (`split_marginals`) reads the terms of the sums over k, each [B, starts, width].
     """
     chart, terms = Chart.zeros(potentials.spans), []
-    for width, starts in _widths(potentials.spans.shape[1]):
+    for width, starts in _widths(potentials.spans.shape[1]):  # spans (i, i + width), narrow ones first
         terms.append(potentials.splits(chart, width, starts))
         chart.put(width, terms[-1].logsumexp(-1) + potentials.spans.diagonal(width, 1, 2))
     return chart, terms
@@ -108,6 +108,7 @@ def split_marginals(spans: Tensor, terms: Sequence[Tensor], sizes: Tensor) -> It
     as_child = Chart.zeros(spans)
     as_child.left[torch.arange(len(sizes), device=sizes.device), 0, sizes - 1] = 1
     for width, starts in reversed(_widths(size)):
+        # a node other than the root is a child of one node; see the module for the two indices of a span
         nodes = as_child.left[:, :starts, width] + as_child.right[:, width:, size - 1 - width]   # [B, starts]
         splits = terms[width - 1].softmax(-1) * nodes.unsqueeze(-1)                              # [B, starts, width]
         for child in as_child.splits(width, starts):  # left, then right children, views of the chart

@@ -114,15 +114,15 @@ class ChartReader:
     ) -> list[list[ParsedChart]]:
         """Compute the charts of each document: one for each chunk and, if there are several chunks, one over them.
 
-        `vectors` are EDU vectors, [B, E, D], `chunks` the `chunk_bounds` of documents. Without `with_nodes`, there are
-        only best trees. Nodes above `min_prob` are classified one by one for the distributions; with 0 all, slowly.
+        `vectors` are EDU vectors, [B, E, D], `chunks` the `chunk_bounds` of documents. Without `with_nodes`, charts
+        have only best trees. `min_prob`: see the class; 0 scores all one by one, slowly.
         """
         states = [scorer.context(vectors, layout) for scorer in self.scorers]        # [B, E, H] each
         jobs: list[tuple[int, Tensor, Tensor]] = []  # document, and first and last EDUs of the units of a chart, [U]
         for document, bounds in enumerate(chunks):
             for start, end in bounds:  # the units of a chunk's chart are its EDUs, which are both first and last EDU
                 jobs.append((document, torch.arange(start, end), torch.arange(start, end)))
-            if len(bounds) > 1:  # the units of the upper chart are the chunks
+            if len(bounds) > 1:  # the units of the chart over the chunks are the chunks
                 first, end = torch.tensor(bounds).unbind(1)
                 jobs.append((document, first, end - 1))
         charts: dict[int, ParsedChart] = {}
@@ -138,7 +138,7 @@ class ChartReader:
     def _charts(
         self, states: list[Tensor], layout: Layout, jobs: list, with_nodes: bool, min_prob: float
     ) -> Iterator[ParsedChart]:
-        """Yield the chart of each job (document, first EDUs, last EDUs of units); G jobs are padded to one batch."""
+        """Yield the charts of G jobs (document, first EDUs, last EDUs of the units), computed as one padded batch."""
         documents, first_edus, last_edus = zip(*jobs)
         sizes = torch.tensor([len(edus) for edus in first_edus])                     # [G]
         starts, ends = (nn.utils.rnn.pad_sequence(edus, batch_first=True) for edus in (first_edus, last_edus))
@@ -154,6 +154,7 @@ class ChartReader:
             span_probs = span_probs + weight * member_spans
             label_nodes = partial(self._labels, scorer, state, layout, units)
             if with_nodes or self.decoding == "mbr":
+                # the nodes whose classes are scored one by one
                 nodes = node_marginals(potentials, marginals, min_prob if with_nodes else _MIN_NODE_PROB)
                 labels = label_nodes(nodes)                                          # [N, C]
             if self.decoding == "mbr":
@@ -187,10 +188,10 @@ class ChartReader:
     def _distribution(
         self, potentials: Potentials, marginals: list, spans: Tensor, nodes: SplitPosterior, labels: Tensor, label_nodes
     ) -> MemberChart:
-        """Return the distribution of one scorer over a batch of G charts: a `MemberChart` with a chart dimension.
+        """Return the distribution of one scorer over G charts of U units: a `MemberChart` with a chart dimension.
 
-        `spans` are P(span is a node), [G, U, U]; `labels` are P(class | node) of the N `nodes` that are classified one
-        by one, [N, C]. The function `label_nodes` classifies other nodes.
+        `marginals` are those of `all_marginals`, `spans` P(span is a node), [G, U, U], and `labels` P(class | node) of
+        the N `nodes` that are scored one by one, [N, C]. The function `label_nodes` computes P(class | node) of others.
         """
         node_spans = nodes.document, nodes.start, nodes.end                          # [N] each
         has_nodes = torch.zeros_like(spans, dtype=torch.bool)
@@ -211,7 +212,7 @@ class ChartReader:
         sides = [self.classes.restricted(classes, side) for side in (self.classes.left, self.classes.right)]
         restricted = classes.new_zeros(*spans.shape, 2 * self.classes.relations)
         restricted[included] = torch.cat(sides, 1)                                   # [spans, 2 R]
-        change = labels - span_labels[node_spans]                                    # [N, C]
+        change = labels - span_labels[node_spans]  # corrects the nodes that have their own classes, [N, C]
         return MemberChart(ldd.span_masses(potentials, marginals, restricted), nodes, labels, change)
 
     def _labels(self, scorer, state: Tensor, layout: Layout, units: Units, nodes: SplitPosterior) -> Tensor:
@@ -244,12 +245,12 @@ def _select_chart(member: MemberChart, chart: int, size: int) -> MemberChart:
 def document_tree(charts: list[ParsedChart], classes: LabelClasses) -> Tensor:
     """Return the best tree of a document: nodes (start, split, end, nuclearity, relation) in EDUs, int32 [E - 1, 5]."""
     nodes = []
-    for chart in charts:
+    for chart in charts:  # the trees of chunks are subtrees of the tree over the chunks, whose chart is the last
         first, split, last = chart.tree.unbind(1)                                    # in units, [U - 1] each
         left_is_nucleus, right_is_nucleus = classes.left[chart.tree_classes], classes.right[chart.tree_classes]
         one_nucleus = torch.where(left_is_nucleus, 0, 1)  # indices of `NUCLEARITIES`: 0 is NS, 1 SN, 2 NN
         nuclearity = torch.where(left_is_nucleus & right_is_nucleus, 2, one_nucleus)
-        edus = chart.start[first], chart.end[split], chart.end[last]
+        edus = chart.start[first], chart.end[split], chart.end[last]  # units -> EDUs
         nodes.append(torch.stack([*edus, nuclearity, classes.relation[chart.tree_classes]], 1))
     return torch.cat(nodes).int()
 
@@ -264,9 +265,9 @@ class DocumentLDD(NamedTuple):
 def document_ldd(charts: list[ParsedChart], classes: LabelClasses, half_width: int, rows: str) -> DocumentLDD:
     """Return the LDD of a document, in double precision, of pairs at most `half_width` EDUs apart; `rows`: see `ldd`.
 
-    The LDD of a mixture is the mean over its members. With `rows: nucleus` it cannot be computed from pooled nodes,
-    because the nuclearity of a leaf depends on the member that its ancestors come from. Nodes that were not classified
-    one by one are left out there.
+    The LDD of a mixture is the mean over its members. It cannot be computed from the nodes of all members together,
+    because with `rows: nucleus` the nuclearity of a leaf depends on its ancestors, which are of the same member. Nodes
+    that were not scored one by one are left out with `nucleus`.
     """
     charts_by_member = zip(*(chart.members for chart in charts))
     ldds = [_member_ldd(list(of_member), classes, half_width, rows) for of_member in charts_by_member]
@@ -280,16 +281,18 @@ def _member_ldd(charts: list[MemberChart], classes: LabelClasses, half_width: in
         blocks = [ldd.side_distribution(chart.spans, chart.nodes, chart.change, classes) for chart in chunks]
     else:
         blocks = [ldd.discourse_distribution(c.nodes, c.labels, classes, len(c.spans), rows) for c in chunks]
-    shares = None  # with `rows: nucleus` and several chunks, P(EDU is a nucleus of its parent), [E_c] for each chunk
+    leaf_probs = None  # with `rows: nucleus` and several chunks, P(EDU is a nucleus of its parent), [E_c] each
     if upper is None:
         top = blocks[0].new_zeros(1, 1, classes.relations)  # a single chunk has no other chunk
-    else:
-        top = ldd.side_distribution(upper.spans, upper.nodes, upper.change, classes)  # [chunks, chunks, R]
+    else:  # p between chunks, [chunks, chunks, R]
+        top = ldd.side_distribution(upper.spans, upper.nodes, upper.change, classes)
     if upper is not None and rows == "nucleus":
-        # the parent of an EDU is a node of its chunk; if the EDU is a chunk by itself, a node of the upper chart
+        # the parent of an EDU is a node of its chunk; if the EDU is a chunk by itself, a node of `upper`, which then
+        # gives a p that includes the condition on the parent
         is_one_edu = torch.tensor([len(chart.spans) == 1 for chart in chunks], device=top.device)
-        top_of_leaves = ldd.discourse_distribution(upper.nodes, upper.labels, classes, len(chunks), rows)
-        top = torch.where(is_one_edu.view(-1, 1, 1), top_of_leaves, top)
+        top_of_one_edu = ldd.discourse_distribution(upper.nodes, upper.labels, classes, len(chunks), rows)
+        top = torch.where(is_one_edu.view(-1, 1, 1), top_of_one_edu, top)
         # the root of a chunk is its span from the first to the last EDU: [0, -1]
-        shares = [ldd.nucleus_leaves(c.nodes, c.labels, classes, len(c.spans))[0, -1] for c in chunks]
-    return DocumentLDD(ldd.chunked_band(blocks, top, shares, half_width), ldd.chunked_gamma(blocks, top, shares))
+        leaf_probs = [ldd.nucleus_leaves(c.nodes, c.labels, classes, len(c.spans))[0, -1] for c in chunks]
+    band = ldd.chunked_band(blocks, top, leaf_probs, half_width)
+    return DocumentLDD(band, ldd.chunked_gamma(blocks, top, leaf_probs))

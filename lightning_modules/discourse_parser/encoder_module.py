@@ -24,7 +24,7 @@ from lightning_modules.stored import load_model, load_weights, save_weights
 class EncoderModule(LightningModule):
     """Base class of models over a token encoder, `small` or pretrained.
 
-    `settings` are further arguments to store with the weights, `metric` makes that of validation and test.
+    `settings` are further arguments to store with the weights; `metric` makes the metric of validation, and of test.
     """
 
     main_score: ClassVar[str]  # name of the score that the progress bar shows
@@ -44,7 +44,7 @@ class EncoderModule(LightningModule):
     ) -> None:
         super().__init__()
         self.metrics = nn.ModuleDict({stage: metric() for stage in ("val", "test")})
-        # stored with the weights, from which `of_settings` builds an equal model
+        # stored with the weights, from which `of_settings` builds an equal model; `STORED` maps names to options
         encoder_settings = {name: getattr(encoder, option) for name, option in STORED.items()}
         self.settings = encoder_settings | {"layers": list(encoder.layers)} | settings  # a list, as JSON has no tuples
         self.start_from, self.optimizer = encoder.start_from, optimizer
@@ -67,9 +67,8 @@ class EncoderModule(LightningModule):
         if stage != "fit" or self.start_from is None or is_resumed:
             return
         if not isinstance(self.encoder, SmallEncoder):
-            raise UserError(
-                f"model.encoder.start_from {self.start_from}: is for the encoder `small` alone; leave it out"
-            )
+            start = f"model.encoder.start_from {self.start_from}"
+            raise UserError(f"{start}: is for the encoder `small` alone; leave it out")
         load_weights(Path(self.start_from), self.encoder, self.encoder.state_dict())
 
     @property
@@ -141,13 +140,13 @@ class EncoderModule(LightningModule):
 
     @classmethod
     def load(cls, folder: Path | str, **options: Any) -> Self:
-        """Load a model in eval mode, from a folder that `save` wrote or of the suite: `mpnet`, `minilm` or `small`.
+        """Load a model in eval mode from a folder that `save` wrote, or that comes with the suite (see `SHIPPED`).
 
-        Options replace stored arguments or are not stored, such as `rows` and `band`. Raises a `UserError` if the
-        folder holds no such model, its weights do not fit, or its encoder is not installed.
+        `options` replace stored arguments, or are arguments that are not stored, such as `rows` and `band`. Raises a
+        `UserError` if the folder holds no such model, its weights do not fit, or its encoder is not installed.
         """
         model = load_model(cls.of_settings, weights_folder(cls.kind, folder), cls.noun, options)
-        model.is_english = str(folder) in SHIPPED
+        model.is_english = str(folder) in SHIPPED  # those are trained on English texts
         model.source = str(folder)
         return model
 
@@ -156,11 +155,11 @@ class EncoderModule(LightningModule):
         save_weights(Path(folder), self.settings, self.state_to_keep(), bits)
 
 
-def batches_of_similar_size(sizes: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Yield batches of indices, largest items first, at most `most` in total with padding; a larger item is alone."""
+def batches_of_similar_size(sizes: Sequence[int], max_total: int) -> Iterator[list[int]]:
+    """Yield batches of indices of items, largest first, with a total size of at most `max_total` (or one item)."""
     order = sorted(range(len(sizes)), key=lambda index: -sizes[index])
     start = 0
     while start < len(order):
-        count = max(1, most // sizes[order[start]])  # the first item is the largest, to which the others are padded
+        count = max(1, max_total // sizes[order[start]])  # the first item is the largest; the others are padded to it
         yield order[start : start + count]
         start += count

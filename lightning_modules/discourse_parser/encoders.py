@@ -43,42 +43,37 @@ class TokenEncoderOptions:
 
 # name in the config.json of stored weights -> option; digests depend on the order
 STORED = {
-    "encoder": "checkpoint",
-    "layers": "layers",
-    "frozen": "frozen",
-    "frozen_layers": "frozen_layers",
-    "encoder_dropout": "dropout",
-    "lora_rank": "lora_rank",
-    "window": "window",
-    "tuned_by": "tuned_by",
-}
+    "encoder": "checkpoint", "layers": "layers", "frozen": "frozen", "frozen_layers": "frozen_layers",
+    "encoder_dropout": "dropout", "lora_rank": "lora_rank", "window": "window", "tuned_by": "tuned_by",
+}  # fmt: skip
 
 
 def pretrained_encoder(options: TokenEncoderOptions, subwords: Subwords) -> TextEncoder:
-    """Build a pretrained encoder; where it is trained, its windows do not overlap in training.
+    """Build a pretrained encoder, as the options say frozen, trained, or with the weights of a parser (`tuned_by`).
 
-    Raises a `UserError` if there is no parser that tuned it, or one over another encoder.
+    Raises a `UserError` if this parser does not exist or has another encoder.
     """
     if options.tuned_by is not None:
         return _tuned_encoder(options, subwords)
-    encoder = TextEncoder.pretrained(  # low-rank changes are trained even if all other weights are frozen
-        encoder_path(options.checkpoint), subwords.special, layers=options.layers,
-        frozen=options.frozen and not options.lora_rank, window=options.window, pad_id=subwords.pad_id, disjoint=True,
+    frozen = options.frozen and not options.lora_rank  # low-rank changes are trained even if all else is frozen
+    encoder = TextEncoder.pretrained(
+        encoder_path(options.checkpoint), subwords.special, layers=options.layers, frozen=frozen,
+        window=options.window, pad_id=subwords.pad_id, disjoint=True,  # windows do not overlap in training
     )  # fmt: skip
     if options.frozen_layers and not encoder.frozen:
         encoder.freeze_lowest(options.frozen_layers)
     if options.dropout is not None:
         encoder.set_dropout(options.dropout)
     if options.lora_rank:
-        add_low_rank_changes(encoder.model, options.lora_rank, alone=options.frozen)
+        add_low_rank_changes(encoder.model, options.lora_rank, alone=options.frozen)  # alone: nothing else is trained
     return encoder
 
 
 def _tuned_encoder(options: TokenEncoderOptions, subwords: Subwords) -> TextEncoder:
-    """Build the encoder of a trained parser, frozen, with the layers and the window of the options."""
+    """Build the frozen encoder of the trained parser `tuned_by`, but with `layers` and `window` of these options."""
     folder = weights_folder("discourse_parser", options.tuned_by)
     settings, weights = read_settings(folder), read_weights(folder)
-    trained = {STORED[name]: settings[name] for name in STORED.keys() & settings.keys()}
+    trained = {STORED[name]: settings[name] for name in STORED.keys() & settings.keys()}  # options of its encoder
     if trained["checkpoint"] != options.checkpoint:
         raise UserError(f"{folder}: its encoder is {trained['checkpoint']}, not {options.checkpoint}")
     encoder_options = replace(TokenEncoderOptions(**trained), layers=options.layers, window=options.window)

@@ -45,13 +45,14 @@ class IsaNLPParser(LightningModule):
         except ImportError as error:
             install = "pip install git+https://github.com/iinemo/isanlp.git isanlp_rst"
             raise UserError(f"--parser isanlp_rst: {error}; install it ({install}), or use another parser") from None
-        self.rows, self.band, self.inventory, self.model = rows, band, GUM, model
+        self.rows, self.band, self.model = rows, band, model
+        self.inventory = GUM  # both models predict GUM's relations
         self.relations = tuple(self.inventory.coarse)
-        self._parser: Any = None
+        self._parser: Any = None  # set by the first `parse`
 
     @property
     def fingerprint(self) -> str:
-        """Digest of the version of the package and the name of the model."""
+        """Digest of what a parse depends on: versions of the adapter and the package, and the name of the model."""
         try:
             package_version = metadata.version("isanlp_rst")
         except metadata.PackageNotFoundError:  # importable from a folder, but not installed
@@ -70,7 +71,7 @@ class IsaNLPParser(LightningModule):
                 hf_model_name="tchewik/isanlp_rst_v3", cuda_device=device, **_MODELS[self.model]
             )
         if request.edus is None:
-            root = self._parser(request.text)["rst"][0]
+            root = self._parser(request.text)["rst"][0]  # the tree of the only text
         else:
             root = self._parser.from_edus([request.text[start:end] for start, end in request.edus])["rst"][0]
         leaves, nodes = _flatten(root)
@@ -91,7 +92,7 @@ class IsaNLPParser(LightningModule):
 
 
 def _flatten(root: Any) -> tuple[list[Any], list[tuple[int, int, int, Any]]]:
-    """Return leaves in order and (start, split, end, unit) of inner units, without recursion, as trees may be deep."""
+    """Return a tree's leaves in order, (start, split, end, unit) of inner units; no recursion: trees may be deep."""
     leaves: list[Any] = []
     nodes: list[tuple[int, int, int, Any]] = []
     starts: dict[int, int] = {}  # index of the first leaf of each unit, by `id(unit)`
@@ -103,7 +104,7 @@ def _flatten(root: Any) -> tuple[list[Any], list[tuple[int, int, int, Any]]]:
             leaves.append(unit)
         elif step == "enter":
             starts[id(unit)] = len(leaves)
-            # the last item is the next one
+            # the last item is popped next
             pending += [(unit, "leave"), (unit.right, "enter"), (unit, "between children"), (unit.left, "enter")]
         elif step == "between children":
             splits[id(unit)] = len(leaves) - 1
@@ -113,7 +114,7 @@ def _flatten(root: Any) -> tuple[list[Any], list[tuple[int, int, int, Any]]]:
 
 
 def locate_edus(texts: list[str], request: ParseRequest) -> list[tuple[int, int]]:
-    """Return the offsets of EDUs in a text, matched without white space; a `UserError` if characters differ."""
+    """Return (start, end) in the request of its EDUs' `texts`, whose white space may differ, else a `UserError`."""
     positions = [position for position, char in enumerate(request.text) if not char.isspace()]
     edus = []
     index = 0  # of the next character of the request that is not white space

@@ -104,18 +104,18 @@ def _sum_over_enclosing(spans: Tensor) -> Tensor:
 def span_masses(potentials: Potentials, marginals: list[WidthMarginals], labels: Tensor) -> Tensor:
     """Return P(span is a node, label) minus P(span is a child of a node, label of that node), [B, E, E, L].
 
-    The labels of a node depend only on its span: `labels` are P(label | span), [B, E, E, L]. All nodes are included,
-    however improbable, without listing them. The result is the `spans` argument of `side_distribution`.
+    In the sum over spans that contain two EDUs only their lowest common ancestor remains, see `side_distribution`. All
+    nodes are included, however improbable, as their labels depend only on the span: P(label | span), [B, E, E, L].
     """
     size, position = labels.shape[1], torch.arange(labels.shape[1], device=labels.device)
     masses = span_marginals(potentials, marginals).unsqueeze(-1) * labels
     children = Chart.zeros(masses)
     for width, nodes, splits in marginals:
         starts = nodes.shape[1]
-        of_width = labels[:, position[:starts], position[:starts] + width]           # [B, starts, L]
+        node_labels = labels[:, position[:starts], position[:starts] + width]        # [B, starts, L]
         for child in children.splits(width, starts):  # left, then right children, views of the chart
-            child.addcmul_(splits.unsqueeze(-1), of_width.unsqueeze(2))              # [B, starts, width, L]
-    i, j = torch.ones(size, size, device=labels.device).triu().nonzero(as_tuple=True)
+            child.addcmul_(splits.unsqueeze(-1), node_labels.unsqueeze(2))           # [B, starts, width, L]
+    i, j = torch.ones(size, size, device=labels.device).triu().nonzero(as_tuple=True)  # spans i..j
     masses[:, i, j] -= children.left[:, i, j - i] + children.right[:, j, size - 1 - (j - i)]
     return masses
 
@@ -127,7 +127,7 @@ def side_distribution(spans: Tensor, nodes: SplitPosterior, change: Tensor, clas
     a nucleus on the left, then of R relations with a nucleus on the right, [E, E, 2 R]. For the `nodes` that were
     classified one by one, `change` is added, P(class | node) - P(class | span), [N, C].
     """
-    triangles = []
+    triangles = []  # p(a, b, l) for a < b, and for a > b
     for span_mass, side in zip(spans.chunk(2, -1), (classes.left, classes.right)):
         mass = classes.restricted(change.double(), side) * nodes.probability.double().unsqueeze(1)  # [N, R]
         triangles.append(_sum_over_enclosing(_span_table(nodes, mass, len(spans)).add_(span_mass)))
@@ -142,40 +142,41 @@ def nucleus_leaves(nodes: SplitPosterior, labels: Tensor, classes: LabelClasses,
     nodes, labels = nodes._replace(probability=nodes.probability.double()), labels.double()
     leaves = torch.eye(size, dtype=labels.dtype, device=labels.device)
     nu = labels.new_zeros(size, size, size)
-    span_probs = labels.new_zeros(size, size)
-    span_probs.index_put_((nodes.start, nodes.end), nodes.probability, accumulate=True)
-    split_probs = nodes.probability / span_probs[nodes.start, nodes.end]             # P(split | span), [N]
+    spans = nodes.start, nodes.end
+    span_probs = labels.new_zeros(size, size).index_put_(spans, nodes.probability, accumulate=True)
+    split_probs = nodes.probability / span_probs[spans]                              # P(split | span), [N]
     for width in range(1, size):  # children before their parents, whose nu is a sum over both children
         of_width = (nodes.end - nodes.start == width).nonzero().squeeze(1)           # [n]
         if not len(of_width):
             continue
         start, split, end = (column[of_width] for column in (nodes.start, nodes.split, nodes.end))
-        total = labels.new_zeros(len(of_width), size)
+        total = labels.new_zeros(len(of_width), size)  # P(a is a nucleus of its parent | node), [n, E]
         for first, last, side in ((start, split, classes.left), (split + 1, end, classes.right)):
-            child_is_nucleus = labels[of_width] @ side.to(labels)                    # [n]
+            child_is_nucleus = labels[of_width] @ side.to(labels)                    # P(.. | node), [n]
             leaf_child = leaves[first] * child_is_nucleus.unsqueeze(1)               # if the child is one EDU, [n, E]
             total += torch.where((first == last).unsqueeze(1), leaf_child, nu[first, last])
         nu.view(-1, size).index_add_(0, start * size + end, total * split_probs[of_width].unsqueeze(1))
-    return nu + leaves.unsqueeze(1) * leaves.unsqueeze(2)
+    return nu + leaves.unsqueeze(1) * leaves.unsqueeze(2)  # nu(a, a, a) = 1
 
 
 def _nucleus_triangle(nodes: SplitPosterior, mass: Tensor, nu: Tensor, side: str, size: int) -> Tensor:
-    """Sum mu(i, k, j, l) nu(part of a, a) over the nodes whose other part contains b: [N, R] -> [E (a), E (b), R].
+    """Sum mu(i, k, j, l) nu(part with a, a) over nodes whose other part contains b: [N, R] -> [E (a), E (b), R].
 
-    `mass` is mu for nodes whose part on a `side` ("left" or "right") is a nucleus, [N, R]; `nu` is `nucleus_leaves`.
+    `mass` is mu of nodes whose part on a `side` ("left" or "right") is a nucleus, [N, R], `nu` the `nucleus_leaves`,
+    [E, E, E].
     """
     parts = (nodes.start, nodes.split), (nodes.split + 1, nodes.end)                 # first and last EDUs, [N] each
-    nucleus, satellite = parts if side == "left" else parts[::-1]
-    relations = mass.shape[1]
-    # a node adds the same weight for all b of its satellite: it is added at the first b and subtracted after the last
-    steps = mass.new_zeros(size + 1, size * relations)
+    nucleus, other = parts if side == "left" else parts[::-1]
+    relations = mass.shape[1]                                                        # R
+    # a node adds the same weight for all b of its other part: it is added at the first b and subtracted after the last
+    steps = mass.new_zeros(size + 1, size * relations)                               # [E (b) + 1, E (a) R]
     nodes_at_once = max(1, _MAX_ENTRIES // (size * relations))
     for begin in range(0, len(mass), nodes_at_once):
         chunk = slice(begin, begin + nodes_at_once)
         leaf_probs = nu[nucleus[0][chunk], nucleus[1][chunk]]                        # [n, E]
         weight = (leaf_probs.unsqueeze(2) * mass[chunk].unsqueeze(1)).flatten(1)     # [n, E R]
-        steps.index_add_(0, satellite[0][chunk], weight)
-        steps.index_add_(0, satellite[1][chunk] + 1, weight, alpha=-1)
+        steps.index_add_(0, other[0][chunk], weight)
+        steps.index_add_(0, other[1][chunk] + 1, weight, alpha=-1)
     return steps.cumsum(0)[:size].unflatten(1, (size, relations)).transpose(0, 1)
 
 
@@ -197,7 +198,7 @@ def chunked_gamma(blocks: list[Tensor], top: Tensor, nucleus: list[Tensor] | Non
     to_other_chunks = top.sum(-1) @ sizes  # sum of p over the EDUs of other chunks, for an EDU of each chunk, [chunks]
     sums = []
     for number, block in enumerate(blocks):
-        leaf_probs = 1 if nucleus is None else nucleus[number]                       # [E_c]
+        leaf_probs = 1 if nucleus is None else nucleus[number]  # P(a is a nucleus leaf | a's chunk), [E_c]
         sums.append(block.sum((1, 2)) + to_other_chunks[number] * leaf_probs)
     return torch.cat(sums) / sizes.sum()
 

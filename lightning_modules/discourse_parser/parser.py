@@ -175,17 +175,17 @@ class DiscourseParser(EncoderModule):
             raise ValueError(f"document {empty[0]!r} is empty; leave empty documents out")
         if self.is_english:
             warn_if_not_english(ENGLISH_PARSER, (request.text for request in batch))
-        edus, token_vectors = self._segment(batch)
-        features = [parser_features(text, units, self.subwords, name=text.id) for text, units in zip(batch, edus)]
+        edus, token_vectors = self._segment(batch)  # offsets; vectors only if the segmenter has the same encoder
+        features = [parser_features(text, spans, self.subwords, name=text.id) for text, spans in zip(batch, edus)]
         tensors = ParserBatch.of(features).to(self.device)
-        if token_vectors is None:  # the segmenter did not need them, or has another encoder
+        if token_vectors is None:
             token_vectors = self._encode(self.encoder, tensors.tokens.split(tensors.token_counts))
         parses = []
-        for request, units, charts in zip(batch, edus, self.charts(tensors, self.vectors(tensors, token_vectors))):
+        for request, spans, charts in zip(batch, edus, self.charts(tensors, self.vectors(tensors, token_vectors))):
             tree = discourse_charts.document_tree(charts, self.reader.classes)       # [E - 1, 5]
-            half_width = min(self.band, len(units) - 1)  # no two EDUs are farther apart
+            half_width = min(self.band, len(spans) - 1)  # no two EDUs are farther apart
             ldd, gamma = document_ldd(charts, self.reader.classes, half_width, self.rows)
-            parses.append(DiscourseParse.of(request, units, self.relations, tree, ldd, self.rows, gamma))
+            parses.append(DiscourseParse.of(request, spans, self.relations, tree, ldd, self.rows, gamma))
         return parses
 
     def parse(self, request: ParseRequest) -> DiscourseParse:
@@ -208,10 +208,10 @@ class DiscourseParser(EncoderModule):
             return [vectors.float() for vectors in encoder(texts)]
 
     def _segment(self, batch: Sequence[ParseRequest]) -> tuple[list[list[tuple[int, int]]], list[Tensor] | None]:
-        """Return the EDUs of each text, and the parser's token vectors of each text, [T, H], or None.
+        """Return the EDUs of each text, (start, end) in characters, and its token vectors, [T, H], or None for all.
 
         The segmenter finds the EDUs of requests without EDUs. If its encoder equals the parser's, each text is encoded
-        once for both, and the token vectors are returned as well.
+        once for both, so that there are token vectors for the parser.
         """
         without_edus = [number for number, request in enumerate(batch) if request.edus is None]
         edus = [list(request.edus or ()) for request in batch]
@@ -220,8 +220,8 @@ class DiscourseParser(EncoderModule):
         if self.segmenter is None:
             self.segmenter = load_default(self.settings["encoder"]).to(self.device)
         parser_vectors = segmenter_vectors = None
-        if self.subwords is not None and self.segmenter.subwords is not None:
-            columns = self.segmenter.columns_of(self)  # None if the encoders differ
+        if self.subwords is not None and self.segmenter.subwords is not None:  # neither has the small encoder
+            columns = self.segmenter.columns_of(self)  # of the parser in its vectors; None if the encoders differ
             to_encode = [batch[number] for number in without_edus] if columns is None else batch
             ids = [torch.tensor(self.segmenter.subwords(request.text).ids, dtype=torch.long) for request in to_encode]
             segmenter_vectors = self._encode(self.segmenter.encoder, [text.to(self.device) for text in ids])
@@ -229,8 +229,8 @@ class DiscourseParser(EncoderModule):
                 parser_vectors = [vectors[:, columns] for vectors in segmenter_vectors]
                 segmenter_vectors = [segmenter_vectors[number] for number in without_edus]
         segmented = self.segmenter.segment([batch[number] for number in without_edus], segmenter_vectors)
-        for number, units in zip(without_edus, segmented):
-            edus[number] = units
+        for number, spans in zip(without_edus, segmented):
+            edus[number] = spans
         return edus, parser_vectors
 
     @property
@@ -255,9 +255,7 @@ class DiscourseParser(EncoderModule):
             gold_nodes = batch.nodes[batch.nodes[:, 0] == number, 1:].tolist()       # start, split, end, class
             gold = [(*edus, *self.classes[label]) for *edus, label in gold_nodes]
             nodes = discourse_charts.document_tree(charts[number], self.reader.classes).tolist()
-            predicted = [
-                (*edus, NUCLEARITIES[nuclearity], self.relations[relation]) for *edus, nuclearity, relation in nodes
-            ]
+            predicted = [(*edus, NUCLEARITIES[nuc], self.relations[relation]) for *edus, nuc, relation in nodes]
             self.metrics[stage].update(predicted, gold)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:

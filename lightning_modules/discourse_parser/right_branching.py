@@ -50,13 +50,13 @@ class RightBranchingParser(LightningModule):
         return [self.parse(request) for request in batch]
 
     def parse(self, request: ParseRequest) -> DiscourseParse:
-        """Parse one document; a `ValueError` if it is empty."""
+        """Parse one document; `DiscourseParse.of` raises a `ValueError` if it is empty."""
         edus = list(request.edus) if request.edus is not None else segment(request)
         document = TreebankDocument(request.id, request.text, edus, list(request.sentences), list(request.paragraphs))
-        tree = nodes_of(right_branching(document), self.relations) if edus else torch.empty(0, 5)  # [E - 1, 5]
+        tree = nodes_of(right_branching(document), self.relations) if edus else torch.empty(0, 5)  # E - 1 nodes
         half_width = min(self.band, max(0, len(edus) - 1))  # no two EDUs are farther apart; 0 if there are none
-        ldd = tree_ldd(tree, len(edus), len(self.relations), self.rows, half_width)
-        gamma = tree_gamma(tree, len(edus), self.rows)
+        ldd = tree_ldd(tree, len(edus), len(self.relations), self.rows, half_width)  # [E, 2 half_width + 1, R]
+        gamma = tree_gamma(tree, len(edus), self.rows)  # the mean over all EDUs, also those outside the band, [E]
         return DiscourseParse.of(request, edus, self.relations, tree, ldd, self.rows, gamma)
 
 
@@ -65,7 +65,7 @@ def segment(request: ParseRequest) -> list[tuple[int, int]]:
     edus = []
     for start, end in request.sentences or ((0, len(request.text)),):  # without sentences, the text is one
         sentence, edu_start = request.text[start:end], 0
-        for match in _BREAK.finditer(sentence):
+        for match in _BREAK.finditer(sentence):  # punctuation with the space after it
             before, after = sentence[edu_start : match.end()], sentence[match.end() :]
             if min(len(before.split()), len(after.split())) >= _MIN_WORDS:
                 edus.append((start + edu_start, start + match.end()))
@@ -82,7 +82,7 @@ def right_branching(
     A level without offsets is skipped. Nodes within sentences have the label `within` (nuclearity and relation), all
     others `between`; the defaults are the most frequent labels of GUM there.
     """
-    # a unit (EDU, sentence, paragraph) is represented by its first EDU; a group has the units of a larger unit
+    # each unit (EDU, sentence, paragraph) is represented by its first EDU; each group has the units of one larger unit
     edus = list(range(len(document.edus)))
     spans: list[Span] = []
     sentences = _groups(edus, document, document.sentences)
@@ -97,12 +97,11 @@ def right_branching(
 
 
 def _groups(starts: list[int], document: TreebankDocument, offsets: Sequence[Offsets]) -> list[list[int]]:
-    """Group first EDUs of units by the sentence or paragraph that they begin in; one group for each without offsets."""
+    """Group units (their first EDUs) by the larger unit of `offsets` that they begin in; each alone without offsets."""
     if not offsets:
         return [[edu] for edu in starts]
-    unit_starts = [start for start, _ in offsets]
+    larger_starts = [start for start, _ in offsets]
     groups: dict[int, list[int]] = {}
     for edu in starts:
-        number = bisect_right(unit_starts, document.edus[edu][0])  # of sentences or paragraphs that have begun
-        groups.setdefault(number, []).append(edu)
+        groups.setdefault(bisect_right(larger_starts, document.edus[edu][0]), []).append(edu)  # by larger units begun
     return list(groups.values())

@@ -129,12 +129,13 @@ class _SpanLayer(nn.Module):
         return torch.cat([first, last, edge, mean.cumsum(1)], 1).flatten(0, 1)
 
     def sums(self, table: Tensor, layout: Layout, document: Tensor, start: Tensor, end: Tensor) -> Tensor:
-        """Return vectors of spans, [N, hidden_size], from the `table`; document, first and last EDU are [N]."""
-        size = layout.sentence.shape[1]
-        # rows of the first EDU, the last EDU, and the cumulative sums after the last and before the first EDU, [N, 4]
+        """Return vectors of spans, [N, hidden_size], from a `table`; document, first and last EDU of each are [N]."""
+        size = layout.sentence.shape[1]                                              # E
+        # a document has E rows for first EDUs, E for last EDUs, and E + 1 for cumulative sums of the terms of the mean:
+        # rows of the first EDU, the last EDU, and the sums up to the last EDU and before the first one, [N, 4]
         rows = torch.stack([start, size + end, 2 * size + end + 1, 2 * size + start], 1)
         rows = rows + ((3 * size + 1) * document).unsqueeze(1)
-        share = 1 / (end - start + 1).float()  # the difference of both sums, times this, is the mean
+        share = 1 / (end - start + 1).float()  # the difference of the two sums, times this, is the mean
         weights = torch.stack([torch.ones_like(share), torch.ones_like(share), share, -share], 1)
         # the weighted sum of four rows takes a quarter of the time of indexing and adding them
         summed = embedding_bag(rows, table, mode="sum", per_sample_weights=weights)
@@ -169,7 +170,7 @@ class DiscourseScorer(nn.Module):
         """Return the potentials of charts: span scores [G, U, U], u and v [G, U, U, D]; states are [B, E, H]."""
         charts, size = units.start.shape                                             # G, U
         mask = torch.arange(size, device=states.device) < units.sizes.unsqueeze(1)   # [G, U]
-        is_span = mask.new_ones(size, size).triu() & mask.unsqueeze(1)               # [G, U, U]
+        is_span = mask.new_ones(size, size).triu() & mask.unsqueeze(1)  # first <= last, no padding, [G, U, U]
         chart, first, last = spans = is_span.nonzero(as_tuple=True)                  # in units, [N] each
         in_edus = units.document[chart], units.start[chart, first], units.end[chart, last]
         # in blocks that fit into the cache of a core, half the time of one pass

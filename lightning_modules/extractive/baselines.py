@@ -20,23 +20,23 @@ from datamodules.text.term_vectors import common_terms, cosines, pagerank, stem_
 
 def lead(document: Document, k: int = 3) -> list[int]:
     """Return the first k sentences."""
-    return list(range(min(_checked(k), len(document.sentences))))
+    return list(range(min(_at_least_one(k), len(document.sentences))))
 
 
 def random_k(document: Document, k: int = 3, seed: int = 0) -> list[int]:
     """Select k random sentences without replacement; they depend on the seed and the id of the document only."""
     size = len(document.sentences)
-    return sorted(random.Random(f"{seed} {document.id}").sample(range(size), min(_checked(k), size)))
+    return sorted(random.Random(f"{seed} {document.id}").sample(range(size), min(_at_least_one(k), size)))
 
 
 def oracle(document: Document, k: int | None = None, stem: bool | str = True, language: str = "en") -> list[int]:
     """Return the greedy extractive oracle, which adds the sentence that raises ROUGE-1 F + ROUGE-2 F most.
 
-    It stops when no sentence raises the score, see `greedy_oracle`, or at k. Stemming is that of `rouge_scores`.
+    It stops when no sentence raises the score, see `greedy_oracle`, or at k sentences. `stem` is as in `rouge_scores`.
     """
     if not document.references:
         raise ValueError(f"document {document.id}: the oracle needs a reference")
-    limit = k if k is None else _checked(k)
+    limit = None if k is None else _at_least_one(k)
     return greedy_oracle(document.sentences, document.references, limit, stem, language=language)
 
 
@@ -69,7 +69,7 @@ def mmr(document: Document, k: int = 3, trade_off: float = 0.7, language: str = 
     The `trade_off` l is in [0, 1]; 1 for relevance only.
     """
     vectors = tf_idf(stem_counts(document.sentences, language))
-    size = min(_checked(k), len(vectors))
+    size = min(_at_least_one(k), len(vectors))
     with_document = np.vstack([vectors, vectors.sum(0, keepdims=True)])  # the vector of the document is the last row
     relevance = cosines(with_document)[-1, :-1] if size else np.zeros(0)
     similarity = cosines(vectors)
@@ -96,11 +96,11 @@ def zero_shot(
     language: str = "en",
 ) -> list[int]:
     """Select by sentence vectors of an encoder or tf-idf, see `ZeroShot` and `SelectionOptions`."""
-    from lightning_modules.extractive.selection import SelectionOptions
+    from lightning_modules.extractive.selection import SelectionOptions  # imports torch, slowly
 
-    options = SelectionOptions(selector, _checked(k), mmr_form, trade_off)
+    options = SelectionOptions(selector, _at_least_one(k), mmr_form, trade_off)
     extractor = _extractor(encoder, encoding, pooling, scoring)
-    extractor.language = language
+    extractor.language = language  # not an argument, so that one encoder serves all languages
     return extractor.extract([document], options)[0]
 
 
@@ -121,7 +121,7 @@ BASELINES: dict[str, Callable[..., list[int]]] = {
 def predictions(
     documents: Iterable[Document], baseline: str | Callable[..., list[int]], **options: Any
 ) -> Iterator[dict[str, Any]]:
-    """Yield records, as in predictions.jsonl, of the summaries of a baseline (a name or function, with its options)."""
+    """Yield records, as in predictions.jsonl, of the summaries of a baseline: a name or function, and its `options`."""
     if isinstance(baseline, str) and baseline not in BASELINES:
         raise ValueError(f"unknown baseline {baseline!r}; choose one of {', '.join(BASELINES)}")
     select = BASELINES[baseline] if isinstance(baseline, str) else baseline
@@ -130,7 +130,7 @@ def predictions(
         yield {"id": document.id, "summary": summary, "references": document.references}
 
 
-def _checked(k: int) -> int:
+def _at_least_one(k: int) -> int:
     if k < 1:
         raise ValueError(f"a summary has at least one sentence; got k = {k}")
     return k
@@ -139,4 +139,4 @@ def _checked(k: int) -> int:
 def _highest(scores: NDArray[np.float64], k: int) -> list[int]:
     """Return the indices of the k highest scores in ascending order; of scores equal to 9 digits the first ones."""
     rounded = np.round(scores, 9).tolist()
-    return sorted(heapq.nsmallest(_checked(k), range(len(rounded)), key=lambda index: (-rounded[index], index)))
+    return sorted(heapq.nsmallest(_at_least_one(k), range(len(rounded)), key=lambda index: (-rounded[index], index)))

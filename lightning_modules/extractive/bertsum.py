@@ -72,7 +72,7 @@ class BertSum(EncoderSummarizer):
         optimizer: EncoderAdamWOptions = EncoderAdamWOptions(),
         val_summaries: int = -1,
     ) -> None:
-        super().__init__(vocab_size, DecodingOptions(), val_summaries)
+        super().__init__(vocab_size, DecodingOptions(), val_summaries)  # nothing is decoded
         if temperature <= 0:
             raise ValueError(f"model.temperature must be positive, got {temperature}")
         if encoder.frozen and (encoder.checkpoint is None or pooling not in FROZEN_POOLINGS):
@@ -129,7 +129,7 @@ class BertSum(EncoderSummarizer):
     def _frozen_vectors(self, batch: ExtractiveBatch, with_document: bool) -> tuple[Tensor, Tensor]:
         """Return the vectors of sentences [B, L, H] and documents [B, H]; each document is encoded only once."""
         network = self.network
-        # joint encoding gives vectors of documents at no cost: they are always in its cache, which is then one file
+        # joint encoding gives vectors of documents at no cost, so it always caches them, in one file for all callers
         with_document |= network.encoding == "joint" or network.scorer.kind == "document_cosine"
         if with_document not in self._cache:
             settings = (network.encoding, network.interval_segments, with_document)
@@ -143,7 +143,7 @@ class BertSum(EncoderSummarizer):
                 states, whole = network.encoded(batch.tokens, batch.lengths, batch.owner, batch.starts, with_document)
             return pool_all(states, whole, batch.owner, batch.heads, batch.mask.shape[1])
 
-        # the document comes first, then its sentences, each pooled in P ways: [B, 1 + L, P, H]
+        # the document comes first, then its sentences, each pooled in P ways (`FROZEN_POOLINGS`): [B, 1 + L, P, H]
         pooled = self._cache[with_document].vectors(batch.sentences, batch.starts, compute)
         parameter = next(network.parameters())
         chosen = pooled[:, :, FROZEN_POOLINGS.index(network.pooler.kind)].to(parameter.device, parameter.dtype)
@@ -188,17 +188,17 @@ class BertSum(EncoderSummarizer):
     def summarize(self, batch: ExtractiveBatch) -> list[ExtractiveSummary]:
         """Return the selected sentences of each document; an empty summary for a document without sentences."""
         with evaluating(self):
+            # only triangles compare sentences with the document
             scored = self.score(batch, with_document=self.selection.selector == "triangle")
             scores, relations = upcast_half(scored.logits).sigmoid(), self.relations(scored, batch)
-        return extract(
-            batch.ids, batch.references, batch.sentences, scores, batch.candidates, relations, self.selection
-        )
+        documents = batch.ids, batch.references, batch.sentences
+        return extract(*documents, scores, batch.candidates, relations, self.selection)
 
     def sentence_attention(self, batch: ExtractiveBatch) -> list[np.ndarray]:
-        """Return the attention between sentences in the last layer of the first member, [L, L] each, if any."""
+        """Return the attention [L, L] in the first member's last layer for each document; [] if it has no layers."""
         with evaluating(self):
             weights = self.network.attention(self.score(batch).vectors, batch.mask, batch.layout)
         if weights is None:
             return []
-        sizes = map(len, batch.sentences)
-        return [document[:size, :size].float().cpu().numpy() for document, size in zip(weights, sizes)]
+        sizes = map(len, batch.sentences)  # without padding
+        return [attention[:size, :size].float().cpu().numpy() for attention, size in zip(weights, sizes)]

@@ -34,8 +34,8 @@ class LightExtractor:
     """
 
     def __init__(self, model: Mapping[str, Any], data: Mapping[str, Any], folder: Path) -> None:
-        self.selection = SelectionOptions(**(model["selection"] or {}))
-        self.piece, self.max_source = data["piece"], data["max_source"]
+        self.selection = SelectionOptions(**(model["selection"] or {}))  # null in a config stands for the defaults
+        self.piece, self.max_source = data["piece"], data["max_source"]  # maximum tokens of a piece, of a document
         encoder = SentenceEncoderOptions(**model["encoder"])
         text = folder / "text"
         if not text.is_dir():  # a compact export omits the tokenizer of a frozen encoder
@@ -57,8 +57,9 @@ class LightExtractor:
 
     @torch.inference_mode()
     def sentence_scores(self, sentences: Sequence[str]) -> Tensor:
-        """Return the score of each sentence that is read, in [0, 1], [L]."""
-        pieces = self.tokenizer.pieces(sentences, self.piece, self.max_source)
+        """Return the scores in [0, 1] of the first L sentences, as many as `max_source` tokens allow, [L]."""
+        pieces = self.tokenizer.pieces(sentences, self.piece, self.max_source)  # a long sentence has several
+        # sentence of each token, and whether a token is the first of a piece
         owner, heads = by_token(len(pieces.tokens), pieces.starts, pieces.owners)
         scored = self.network(  # a batch of one document
             tokens=torch.tensor([pieces.tokens]), lengths=torch.tensor([len(pieces.tokens)]),

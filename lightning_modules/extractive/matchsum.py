@@ -66,12 +66,12 @@ class MatchSum(EncoderSummarizer):
         optimizer: EncoderAdamWOptions = EncoderAdamWOptions(),
         val_summaries: int = -1,
     ) -> None:
-        super().__init__(vocab_size, DecodingOptions(), val_summaries)
+        super().__init__(vocab_size, DecodingOptions(), val_summaries)  # nothing is decoded
         if margin < 0 or temperature <= 0 or scale <= 0:
             raise ValueError(f"model.margin {margin}, temperature {temperature}, scale {scale}: they must be positive")
         self.loss, self.margin, self.temperature, self.scale = loss, margin, temperature, scale
         self.proposal_weight, self.order = proposal_weight, order
-        self.reader = self.make_reader(encoder, dropout, optimizer, segments=1)
+        self.reader = self.make_reader(encoder, dropout, optimizer, segments=1)  # texts have no segments
         self.pooler = Pooler(pooling, self.reader.size)
 
     def check_data(self, data: Any) -> None:
@@ -91,10 +91,8 @@ class MatchSum(EncoderSummarizer):
         A long text has several rows. `sizes` are the tokens of each row, on the CPU, `text` its text's index, [N] each.
         """
         # `encode_passages` reads rows of similar length together, which saves padding: candidates differ much in length
-        passages = [
-            Passage(document=number, start=0, size=size, first=0, last=size)
-            for number, size in enumerate(sizes.tolist())
-        ]
+        rows_and_sizes = enumerate(sizes.tolist())
+        passages = [Passage(document=row, start=0, size=size, first=0, last=size) for row, size in rows_and_sizes]
         states = self.reader.encode_passages(rows, passages, chunk=_CHUNK)                   # [N, T, H]
         mask = (torch.arange(rows.shape[1]) < sizes[:, None]).to(rows.device, non_blocking=True)  # [N, T]
         heads = torch.zeros_like(mask)
@@ -107,17 +105,18 @@ class MatchSum(EncoderSummarizer):
     def match(self, batch: MatchSumBatch) -> tuple[Tensor, Tensor]:
         """Return cosine similarities to the document: of the candidates [B, C] and of the reference [B]."""
         documents = self.vectors(batch.documents, batch.document_sizes, batch.document_of, batch.batch_size)
-        # each text has at least one row, so that there are at most as many texts as rows
-        texts = self.vectors(batch.texts, batch.text_sizes, batch.text_of, len(batch.texts))
+        # texts are candidates and references; the number of rows bounds that of texts, each of which has one or more
+        texts = self.vectors(batch.texts, batch.text_sizes, batch.text_of, count=len(batch.texts))
         documents, texts = F.normalize(upcast_half(documents), dim=-1), F.normalize(upcast_half(texts), dim=-1)
+        # `slots` and `gold` are indices of texts, [B, C] and [B]
         candidates = (texts[batch.slots] * documents.unsqueeze(1)).sum(-1)                   # [B, C]
         return candidates, (texts[batch.gold] * documents).sum(-1)
 
     def loss_terms(self, batch: MatchSumBatch) -> dict[str, Tensor]:
         """Return `candidates` and `gold`, means over documents, see the class."""
         scores, gold = self.match(batch)                                                     # [B, C], [B]
-        gains = batch.gains.to(scores)
-        has_reference = batch.mask & batch.has_gold.unsqueeze(1)  # True at candidates of documents with a reference
+        gains = batch.gains.to(scores)  # mean ROUGE F of the candidates, [B, C]
+        has_reference = batch.mask & batch.has_gold.unsqueeze(1)  # candidates of documents with a reference, [B, C]
         if self.loss == "margin":
             ranking = margin_loss(scores, gains, batch.mask, self.margin)
         else:

@@ -96,7 +96,7 @@ def chosen_sentences(
     options: SelectionOptions,
 ) -> list[list[int]]:
     """Return the indices of the selected sentences of each document, in their order in the summary, see `select`."""
-    counts = [[len(length_words(text)) for text in sentences] for sentences in documents]
+    counts = [[len(length_words(text)) for text in sentences] for sentences in documents]  # words, for the budgets
     selected = select(scores, mask, relations, options, pad(counts).to(scores.device)).tolist()
     chosen = [[index for index in indices if index >= 0] for indices in selected]  # -1 stands for no sentence
     return list(map(sorted, chosen)) if options.order == "document" else chosen

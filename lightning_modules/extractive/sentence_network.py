@@ -87,8 +87,8 @@ class InterSentenceScorer(nn.Module):
         return self.scorer(self.between(vectors, mask, features), document, mask)
 
     def between(self, vectors: Tensor, mask: Tensor, features: Tensor | None = None) -> Tensor:
-        """Apply the inter-sentence layers, [B, L, H] -> [B, L, D]; features are `layout_features` [B, L, 13]."""
-        if self.norm is None:
+        """Apply the layers of width D, [B, L, H] -> [B, L, D]; features are `layout_features`, [B, L, 13], or None."""
+        if self.norm is None:  # there are no layers
             return vectors
         x, key_mask = self.placed(vectors, mask, features), attention_mask(mask)
         for layer in self.layers:
@@ -144,17 +144,16 @@ class SentenceNetwork(InterSentenceScorer):
                 raise ValueError(f"inter_sentence.{name} needs inter_sentence.layout: true")
         if between.members < 1:
             raise ValueError(f"inter_sentence.members must be at least 1, got {between.members}")
-        self.others = nn.ModuleList(
-            InterSentenceScorer(reader.size, scoring, between, dropout) for _ in range(between.members - 1)
-        )
+        other_members = range(between.members - 1)  # besides this network
+        self.others = nn.ModuleList(InterSentenceScorer(reader.size, scoring, between, dropout) for _ in other_members)
 
     def states(self, tokens: Tensor, lengths: Tensor, owner: Tensor, starts: Sequence[Sequence[int]] | None) -> Tensor:
         """Return the states of all tokens, [B, T, H], of documents with `lengths` tokens, [B] on the CPU.
 
-        With `starts`, the first token of each passage of each document, passages are encoded separately; without them
-        whole documents are, in windows if they are long. `owner` is the sentence of each token, -1 at padding, [B, T].
+        With `starts`, the first token of each passage of each document, passages (pieces of sentences) are encoded
+        separately, else whole documents, long ones in windows. `owner`: index of each token's sentence or -1, [B, T].
         """
-        segments = owner.clamp_min(0) % 2 if self.interval_segments else None
+        segments = owner.clamp_min(0) % 2 if self.interval_segments else None  # E_A or E_B, [B, T]
         if starts is not None:
             passages, limit = sections(lengths.tolist(), starts), self.reader.max_tokens
             longest = max((passage.size for passage in passages), default=0)
@@ -176,8 +175,8 @@ class SentenceNetwork(InterSentenceScorer):
     ) -> ScoredSentences:
         """Return the scores of sentences; arguments as in `ExtractiveBatch`, features `layout_features`, [B, L, 13].
 
-        Vectors of documents, which take another pass with `separate`, are zeros unless the scorer needs them or
-        `with_document` asks for them.
+        `separate` takes another pass for vectors of documents, so they are zeros unless the scorer needs them or the
+        caller, `with_document`, for its selector.
         """
         states, document_states = self.encoded(tokens, lengths, owner, starts, with_document)
         vectors = self.pooler(states, owner, heads, mask.shape[1])                           # [B, L, H]
