@@ -120,8 +120,7 @@ def truncation_line(rows: Sequence[TruncationRow]) -> str | None:
     parts = []
     for limit, rows_of_limit in by_limit.items():
         shares = ", ".join(f"{100 * row.share:.1f} % of {row.counted}" for row in rows_of_limit)
-        # the rows count the same cuts in several units, so the highest number includes the others
-        documents_cut = max(row.documents_cut for row in rows_of_limit)
+        documents_cut = max(row.documents_cut for row in rows_of_limit)  # the rows count the same cuts in several units
         parts.append(f"{shares} in {counted(documents_cut, 'document')} ({limit})")
     return f"{rows[0].split}, {counted(rows[0].documents, 'document')}, cut off: {'; '.join(parts)}"
 

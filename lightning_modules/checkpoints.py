@@ -161,7 +161,7 @@ def write_exported(path: Path, weights: Mapping[str, Tensor], described: Mapping
     first_names: dict[tuple, str] = {}  # name under which each storage is written
     tensors, tied = {}, {}
     for name, value in weights.items():
-        storage = (value.data_ptr(), value.shape, value.stride(), value.dtype)
+        storage = (value.data_ptr(), value.shape, value.stride(), value.dtype)  # equal for tied tensors
         if value.numel() and storage in first_names:  # empty tensors all have address 0
             tied[name] = first_names[storage]
             continue

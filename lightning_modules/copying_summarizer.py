@@ -79,7 +79,7 @@ class CopyingSummarizer(Summarizer):
         if options.is_untruncated and not options.no_repeat_ngram:  # the faster path, without all words' probabilities
             return self._permitted_log_probs(batch, outputs, samples, options)
         source = self.source_ids(batch)
-        size = copying.extended_size(source, self.vocab_size)
+        num_ids = copying.extended_size(source, self.vocab_size)  # V + the most OOV words of a document
         tokens_per_document = samples.tokens[0].numel()                              # K T
         # [B, K, T, ...] -> [B K T, ...], from which `rescore` selects rows
         features, attention = outputs.features.flatten(0, 2), outputs.attention.flatten(0, 2)
@@ -88,7 +88,7 @@ class CopyingSummarizer(Summarizer):
         def distribution(rows: Tensor) -> Tensor:
             selected = CopyOutputs(features[rows], attention[rows], None if gate is None else gate[rows])
             sources = source[rows // tokens_per_document]                            # [n, S]
-            return copying.all_log_probs(self.network.output, len(self.tokenizer), selected, sources, size)
+            return copying.all_log_probs(self.network.output, len(self.tokenizer), selected, sources, num_ids)
 
         forbidden = forbidden_tokens(options)
         return rescore(distribution, samples.tokens, samples.lengths, STOP, options, forbidden)

@@ -72,7 +72,7 @@ class CommunicatingAgentsNetwork(nn.Module):
         states = self.encoder(self.dropout(self.embedding(source)), parts)                       # [B, M, I, H]
         # s_0 is the first agent's last state; the paper does not mention the cell, which starts at zero
         hidden = last_states(states[:, :1], parts.last[:, :1])                                   # [B, 1, H]
-        start = AgentsState(hidden, torch.zeros_like(hidden), torch.zeros_like(hidden))
+        start = AgentsState(hidden, cell=torch.zeros_like(hidden), context=torch.zeros_like(hidden))
         # the projection of states is computed once for all decoder steps
         return AgentMemory(states, self.decoder.words.project(states), parts.tokens, parts.agents), start
 

@@ -108,7 +108,8 @@ class _Search:
     def close_final(self) -> Tensor:
         """Return for which documents the finished hypotheses are final, [B], and end their open hypotheses."""
         options = self.options
-        worst_finished, best_open = self.finished.scores[:, -1], self.sums[:, 0]  # -inf if there are fewer than K, none
+        # of the K finished ones, -inf if there are fewer; of the open ones, -inf if there is none
+        worst_finished, best_open = self.finished.scores[:, -1], self.sums[:, 0]
         if options.early_stopping:
             final = ~worst_finished.isneginf() | best_open.isneginf()
         else:

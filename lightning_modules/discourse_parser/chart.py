@@ -210,7 +210,7 @@ def best_trees(potentials: Potentials, sizes: Tensor) -> list[Tensor]:
     chart = Chart.zeros(spans)  # highest sum of scores over each span
     best_splits = torch.zeros(spans.shape, dtype=torch.int32, device=spans.device)   # [B, E, E]
     for width, starts in _widths(spans.shape[1]):
-        best, offset = potentials.splits(chart, width, starts).max(-1)               # [B, starts] each
+        best, offset = potentials.splits(chart, width, starts).max(-1)  # offset of the split, [B, starts] each
         chart.put(width, best + spans.diagonal(width, 1, 2))
         best_splits.diagonal(width, 1, 2).copy_(offset + torch.arange(starts, device=offset.device))
     return [_backtrack(table, size) for table, size in zip(best_splits.cpu().numpy(), sizes.tolist())]

@@ -287,8 +287,7 @@ def _member_ldd(charts: list[MemberChart], classes: LabelClasses, half_width: in
     else:  # p between chunks, [chunks, chunks, R]
         top = ldd.side_distribution(upper.spans, upper.nodes, upper.change, classes)
     if upper is not None and rows == "nucleus":
-        # the parent of an EDU is a node of its chunk; if the EDU is a chunk by itself, a node of `upper`, which then
-        # gives a p that includes the condition on the parent
+        # the parent of an EDU is a node of its chunk; that of an EDU that is a chunk by itself, a node of `upper`
         is_one_edu = torch.tensor([len(chart.spans) == 1 for chart in chunks], device=top.device)
         top_of_one_edu = ldd.discourse_distribution(upper.nodes, upper.labels, classes, len(chunks), rows)
         top = torch.where(is_one_edu.view(-1, 1, 1), top_of_one_edu, top)

@@ -113,8 +113,8 @@ class DiscourseParser(EncoderModule):
         self.encoder_precision = encoder_precision
         self.classes = label_classes(self.inventory)
         self.relations = tuple(self.inventory.coarse)
-        nuclearities, names = zip(*self.classes)
-        relation_ids = [self.relations.index(name) for name in names]
+        nuclearities, relation_names = zip(*self.classes)
+        relation_ids = [self.relations.index(name) for name in relation_names]
         classes = LabelClasses.of(list(nuclearities), relation_ids, len(self.relations))
         vector_size = 3 * self.encoder.size  # the first, last and mean token vector of an EDU
         options = {"classes": len(self.classes), "dropout": dropout, "fit_size": fit_size}

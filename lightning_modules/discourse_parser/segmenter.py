@@ -117,7 +117,7 @@ class EduSegmenter(EncoderModule):
         return self._edus(request.text, features, self._tags(batch, vectors))
 
     def columns_of(self, parser: EncoderModule) -> list[int] | None:
-        """Return the columns of this segmenter's encoder vectors that equal the parser's encoder vectors, in its order.
+        """Return which columns of this segmenter's token vectors are the parser's token vectors, in the parser's order.
 
         None unless both have equal encoder weights and windows, and the segmenter has all layers of the parser.
         """

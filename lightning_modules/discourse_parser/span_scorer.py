@@ -37,8 +37,7 @@ class Layout(NamedTuple):
         """Return whether each EDU is the first, and the last, of its `unit` (sentence or paragraph), [B, E] each."""
         changes = unit[:, 1:] != unit[:, :-1]                                        # [B, E - 1]
         edge = torch.ones_like(unit[:, :1], dtype=torch.bool)                        # [B, 1]
-        is_first = torch.cat([edge, changes], 1)
-        is_last = torch.cat([changes, edge], 1)
+        is_first, is_last = torch.cat([edge, changes], 1), torch.cat([changes, edge], 1)
         ends_document = torch.arange(unit.shape[1], device=unit.device) == self.sizes.unsqueeze(1) - 1
         return is_first, is_last | ends_document  # the unit of padding may equal that of the last EDU
 
@@ -219,9 +218,10 @@ def node_scores(potentials: Potentials, chart: Tensor, start: Tensor, split: Ten
     scores = potentials.spans[chart, start, end]
     if potentials.fits is None:
         return scores
-    u, v = potentials.fits  # indexed by start and width, and by end and width, see `Chart`
-    size = potentials.spans.shape[1]
-    return scores + (u[chart, start, split - start] * v[chart, end, size - (end - split)]).sum(-1)
+    size = potentials.spans.shape[1]                                                 # E
+    u, v = potentials.fits  # u by start and width, v by end and E - 1 - width
+    left, right = split - start, end - (split + 1)  # widths of the two parts, [N]
+    return scores + (u[chart, start, left] * v[chart, end, size - 1 - right]).sum(-1)
 
 
 def pool_edus(tokens: Tensor, edus: Tensor, count: int) -> Tensor:

@@ -59,7 +59,7 @@ def lead_prior(features: Tensor, vectors: Tensor, mask: Tensor, strength: float)
     Features, vectors e and mask are those of `Layout.forward`.
     """
     to_topic = centralities(vectors, features[..., PROSE], mask)[..., 0]            # [B, L]
-    # `layout_features` divides these logarithms by 3 and 5
+    # `layout_features` has log(1 + p_i) / 3 and log(n) / 5
     log_before, size = 3 * features[..., LOG_BEFORE], (5 * features[..., LOG_SIZE]).exp()
     return to_topic - strength * log_before * (_LEAD_SENTENCES / size).clamp(max=1)
 

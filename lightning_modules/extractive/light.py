@@ -73,7 +73,7 @@ class LightExtractor:
         """Return the summary, called `name`, of a document with at least one sentence."""
         scores = self.sentence_scores(sentences).unsqueeze(0)                        # [1, L]
         sentences_read = list(sentences[: scores.shape[1]])  # `max_source` may cut off some
-        candidates = torch.ones_like(scores, dtype=torch.bool)
+        candidates = torch.ones_like(scores, dtype=torch.bool)  # all may be selected
         relations = None
         if selection.selector != "top_k":
             pairs = pairs_with_common_ngram([tokenize(sentence) for sentence in sentences_read])

@@ -91,11 +91,11 @@ class MatchSum(EncoderSummarizer):
         A long text has several rows. `sizes` are the tokens of each row, on the CPU, `text` its text's index, [N] each.
         """
         # `encode_passages` reads rows of similar length together, which saves padding: candidates differ much in length
-        rows_and_sizes = enumerate(sizes.tolist())
+        rows_and_sizes = enumerate(sizes.tolist())  # each row is one passage, all of which is kept
         passages = [Passage(document=row, start=0, size=size, first=0, last=size) for row, size in rows_and_sizes]
         states = self.reader.encode_passages(rows, passages, chunk=_CHUNK)                   # [N, T, H]
         mask = (torch.arange(rows.shape[1]) < sizes[:, None]).to(rows.device, non_blocking=True)  # [N, T]
-        heads = torch.zeros_like(mask)
+        heads = torch.zeros_like(mask)  # the first token of each row, for `cls`
         heads[:, 0] = True
         pooled = self.pooler(states, torch.where(mask, 0, -1), heads, 1).squeeze(1)          # [N, H]
         sums = pooled.new_zeros(count, pooled.shape[1]).index_add(0, text, pooled)           # [count, H]
@@ -135,7 +135,7 @@ class MatchSum(EncoderSummarizer):
             scores = scores + self.proposal_weight * batch.prior.to(scores)
             best = scores.masked_fill(~batch.mask, float("-inf")).argmax(1).tolist()
         summaries = []
-        for number, (best_candidate, candidate_scores) in enumerate(zip(best, scores.tolist())):
+        for number, (best_candidate, candidate_scores) in enumerate(zip(best, scores.tolist())):  # with padding
             candidates, sentences, proposed = batch.choices[number], batch.sentences[number], batch.proposed[number]
             chosen = candidates[best_candidate]
             if self.order == "score":
@@ -161,5 +161,5 @@ def margin_loss(scores: Tensor, gains: Tensor, mask: Tensor, margin: float) -> T
     gap = positions.unsqueeze(0) - positions.unsqueeze(1)                                    # i at [j, j + i], [C, C]
     pairs = is_candidate.unsqueeze(1) & is_candidate.unsqueeze(2) & (gap > 0)                # [B, C, C]
     excess = (ranked.unsqueeze(1) - ranked.unsqueeze(2) + margin * gap).clamp_min(0)
-    count = (mask.sum(1)[:, None, None] - gap).clamp_min(1)                                  # pairs with this gap
+    count = (mask.sum(1)[:, None, None] - gap).clamp_min(1)                                  # number of j with this gap
     return (excess / count).masked_fill(~pairs, 0).sum((1, 2))

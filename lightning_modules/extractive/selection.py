@@ -154,7 +154,7 @@ def select(
 def _limit(
     scores: Tensor, mask: Tensor, options: SelectionOptions, words: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
-    """Return which sentences alone are within the limits, [B, L], and the budgets of words, [B] (None without one)."""
+    """Return which sentences (of `words` words) alone are within limits, [B, L], and budgets of words, [B] or None."""
     allowed, budget = mask.clone(), None
     if options.min_score:
         allowed &= scores >= options.min_score

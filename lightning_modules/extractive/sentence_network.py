@@ -66,7 +66,7 @@ class InterSentenceScorer(nn.Module):
 
     def __init__(self, vector_size: int, scoring: Scoring, between: InterSentenceOptions, dropout: float) -> None:
         super().__init__()
-        num_layers = 0 if scoring == "document_cosine" else between.layers
+        num_layers = 0 if scoring == "document_cosine" else between.layers  # these cosines compare pooled vectors
         size = between.width if num_layers and between.width else vector_size
         self.scorer = SentenceScorer(scoring, size)
         self.layers = nn.ModuleList(
@@ -74,7 +74,7 @@ class InterSentenceScorer(nn.Module):
             for _ in range(num_layers)
         )
         if num_layers and not between.first_norm:
-            self.layers[0].around_attention.norm = nn.Identity()
+            self.layers[0].around_attention.norm = nn.Identity()  # as in PreSumm
         self.norm = nn.LayerNorm(size) if num_layers else None  # the layers normalize their inputs, not their output
         if num_layers and between.width:
             self.project: nn.Module = nn.Sequential(nn.Linear(vector_size, size), Dropout(dropout))
@@ -209,12 +209,12 @@ class SentenceNetwork(InterSentenceScorer):
         self, vectors: Tensor, document: Tensor, mask: Tensor, features: Tensor | None = None
     ) -> ScoredSentences:
         """Return the scores of pooled vectors of sentences [B, L, H] and documents [B, H]."""
-        scorers = (self, *self.others)
-        members = torch.stack([scorer.logits(vectors, document, mask, features) for scorer in scorers])  # [M, B, L]
+        inputs = vectors, document, mask, features
+        members = torch.stack([scorer.logits(*inputs) for scorer in (self, *self.others)])  # [M, B, L]
         logits = members.mean(0)                                                              # [B, L]
         if self.lead_prior:
             logits = logits + lead_prior(features, vectors, mask, self.lead_prior)
-        return ScoredSentences(logits, vectors, document, members)
+        return ScoredSentences(logits, vectors, document, members)  # the loss is over members, without the prior
 
 
 def document_vector(pooler: Pooler, states: Tensor, owner: Tensor) -> Tensor:
