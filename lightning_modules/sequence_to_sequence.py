@@ -100,7 +100,7 @@ class SequenceToSequence(Summarizer):
         """Run beam search, or sampling with `options.sample`, in eval mode."""
         with evaluating(self):
             state, memory = self.decoder.begin(*self.encode(batch))
-            first = torch.full((batch.batch_size,), self.start, device=next(iter(memory.values())).device)
+            first = torch.full((batch.batch_size,), self.start, device=next(iter(memory.values())).device)  # [B]
             search = sample if options.sample else beam_search
             return search(
                 step=self.decoder.stepper(self.num_outputs), state=state, memory=memory, start=first,

@@ -83,7 +83,7 @@ class View:
         groups = [] if global_attention_mask is None else global_groups(is_global)
         groups = [tuple(x.to(token_mask.device, non_blocking=True) for x in group) for group in groups]
         is_global, edu = (x.to(token_mask.device, non_blocking=True) for x in (is_global, edu))
-        is_global = is_global & token_mask
+        is_global = is_global & token_mask  # again, for a mask that was on the CPU
         return cls(token_mask, is_global, edu.masked_fill(~token_mask | is_global, -1), groups)
 
 

@@ -140,7 +140,7 @@ class Run:
             predictions.append(Prediction(summary.id, where, summary.sentences, summary.references, source))
         evaluated = evaluate_predictions(predictions, names, score_options or ScoreOptions(), resamples, seed)
         frame = pd.DataFrame(evaluated.means).drop(columns="system").set_index("measure")  # of a single system
-        return Evaluation(summaries, frame, evaluated.left_out)
+        return Evaluation(summaries, frame, evaluated.left_out)  # the last: why other metrics were not computed
 
     def _corpus(self, documents: str | Path | Corpus | Sequence[Text]) -> Corpus:
         """Return the argument `documents` of `evaluate` as a corpus with these documents as its test split."""

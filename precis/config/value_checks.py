@@ -77,7 +77,7 @@ def _values(config: Any) -> Iterator[tuple[str, Any]]:
 def explain_refusal(error: BaseException, config: Any) -> str:
     """Return one line for an error of a constructor of `model` or `data`: key, cause and remedy."""
     message = " ".join(str(error).split())
-    # jsonargparse lists its attempts, each with all values; the first error of a constructor is the cause.
+    # jsonargparse lists its attempts, each with all values; the first that failed in a constructor has the cause.
     attempt = re.search(r"Errors: - (?!Does not validate)(.*?) - Expected an? ", message)
     cause = attempt[1] if attempt else message
     class_path = re.search(r"class_path='([^']+)'", message)
