@@ -35,7 +35,7 @@ class DivergenceCheck(Callback):
         self._was_finite = True
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs, batch, batch_idx) -> None:
-        """Check the logged loss; end training if it and the weights, or the loss before, are not finite."""
+        """End training if the logged loss is not finite, and neither are the weights or the loss logged before."""
         if accumulates(trainer) or not logs_this_step(trainer):  # no optimizer step was made, or none that is logged
             return
         loss = float(trainer.callback_metrics.get("train/loss", 0.0))  # the mean over all ranks; 0 if none is logged

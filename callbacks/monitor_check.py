@@ -82,7 +82,7 @@ def check_monitor(argument: str, name: str, logged: Sequence[str]) -> None:
 
 
 def check_at_validations(trainer: Trainer) -> None:
-    """Let `EarlyStopping` check after each validation, unless its `check_on_train_epoch_end` is set; before training.
+    """Before training, let `EarlyStopping` check after each validation, unless `check_on_train_epoch_end` is set.
 
     By default, Lightning may check at the end of an epoch, where there is no new validation if `max_steps` or a resumed
     run ended the epoch.

@@ -112,7 +112,7 @@ class PredictionWriter(Callback):
 
 
 def _lead(trainer: Trainer) -> dict[str, dict[str, float]]:
-    """Return {"lead1": scores of the first sentence of each document}; empty without references, or for `predict`."""
+    """Return {"lead1": scores of first sentences, a baseline}; empty without references, or for `predict`."""
     data = getattr(trainer, "datamodule", None)  # None if loaders are passed to the trainer
     split = "val" if trainer.state.fn == "validate" else "test"
     if trainer.state.fn == "predict" or not isinstance(data, SummarizationData):

@@ -67,7 +67,7 @@ class ReferenceModel:
             )
         state = read_checkpoint(path)
         state["state_dict"] = self.module.state_dict() | state["state_dict"]
-        self.module.on_load_checkpoint(state)
+        self.module.on_load_checkpoint(state)  # restores what outputs depend on besides weights
         self.module.load_state_dict(state["state_dict"])
 
     @torch.no_grad()

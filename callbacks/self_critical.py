@@ -134,7 +134,7 @@ class SelfCritical(Scheduled):
         self.reference = ReferenceModel()  # the model at `start_step`, which `kl` measures the divergence from
         self._last: tuple[list[str], SampleRewards] | None = None  # ids and rewards of the latest batch
         self._values: dict[str, Tensor | float] = {}  # logged values of the samples that were drawn last
-        self._waiting: Waiting = {}  # samples with further updates
+        self._waiting: Waiting = {}  # samples of batches with further updates, by the ids of the batch
         self._no_signal: deque[float] = deque(maxlen=window)  # share of documents with equal rewards, by batch
         self._ends: Tensor | None = None  # ids of tokens that end a sentence
         self._began = 0.0  # time at which the training step began
@@ -167,7 +167,7 @@ class SelfCritical(Scheduled):
                 name = type(trainer.datamodule).__name__
                 raise ValueError(f"SelfCritical: {name} does not repeat batches by `repeats`, so updates must be 1")
             trainer.datamodule.repeats = self.updates
-        # state of an earlier `fit` with this callback
+        # reset the state of an earlier `fit` with this callback
         self._ends = None  # ids of sentence ends: computed later, because the tokenizer is not loaded yet
         self.reference.module = None
         self._waiting = {}

@@ -186,7 +186,7 @@ class ExtractiveData(SentenceData):
             **self.token_fields(rows),
             starts=[row["starts"] for row in rows],
             mask=torch.arange(width) < counts[:, None],  # [B, L]
-            candidates=pad([[*map(int, row["usable"])] for row in rows]).bool(),
+            candidates=pad([[*map(int, row["usable"])] for row in rows]).bool(),  # sentences that may be selected
             labels=pad([row["labels"] for row in rows]).float(),
             gains=pad([row["gains"] for row in rows], dtype=torch.float),
             shared=pair_mask([row["shared"] for row in rows], width),  # pairs that share a trigram

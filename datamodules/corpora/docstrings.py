@@ -180,7 +180,7 @@ def split_by_cluster(docstrings: list[Docstring], num_proc: int = 1) -> dict[str
     """Return the docstrings of `train`, `val` and `test`; near-copies and equal summaries stay in the same split.
 
     Clusters are visited in the order of a hash, which is random but the same everywhere. A small one goes to `test`, or
-    else to `val`, if it does not exceed the size of the split. All others go to `train`.
+    else to `val`, as long as the split has room for it. All others go to `train`.
     """
     bodies = ["\n".join(docstring.body) for docstring in docstrings]
     summaries = [docstring.summary.lower().rstrip(".") for docstring in docstrings]

@@ -162,7 +162,7 @@ def _lines(text: str | list[str], sentences: Sentences) -> str | list[str]:
 
 
 def _bad(row: dict[str, Any], where: str, field: str, expected: str, argument: str) -> BadRecord:
-    """Return what is wrong with a field: it is missing, for which `argument` is to be set, or not `expected`."""
+    """Return the error of a field that is missing, for which the user should set `argument`, or not `expected`."""
     if field not in row:
         available = ", ".join(row) or "none"
         problem = f"it has no field {field!r} (there are: {available})"

@@ -174,7 +174,7 @@ def check_tree(tree: Tensor, size: int, relations: int) -> Tensor:
 
 
 def random_ldd(size: int, band: int, relations: int, seed: int = 0) -> Tensor:
-    """Return a random LDD (the ablation RIA), float32 [E, 2b + 1, R], zero on the diagonal and outside the document.
+    """Return a random LDD (random identical attention), float32 [E, 2b + 1, R], zero on the diagonal and outside.
 
     Values in [0, 1) depend only on i, j, l and the seed, so they are equal in all documents and for all half-widths.
     """

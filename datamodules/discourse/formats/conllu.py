@@ -44,12 +44,12 @@ def read(text: str, name: str) -> list[TreebankDocument]:
     """Return the documents of a file, each after `# newdoc id = ...`; without it, one document named like the file.
 
     The text is that of words, or of ranges such as `1-2`, followed by a space unless SpaceAfter=No; a paragraph
-    (`# newpar`) begins on a new line. The tree is built from dependencies and depths (the order of
-    attachment to a head); secondary edges (after a semicolon) and signals are ignored.
+    (`# newpar`) begins on a new line. The tree is built from dependencies and depths (the order of attachment to a
+    head); secondary edges (after a semicolon) and signals are ignored.
 
     Raises:
         TreebankError: if a line does not have 10 columns, `Discourse=` is missing, invalid, without a depth or not
-            numbered consecutively, words are blanked out, or the dependencies are not a tree; the message has the line.
+            numbered consecutively, all words are `_`, or the dependencies are not a tree; the message has the line.
     """
     documents = []
     reading = _Reading(f"{name}:1", PurePath(name.removesuffix(".gz")).stem)  # the text and edges of a document so far

@@ -41,7 +41,8 @@ def read(text: str, name: str) -> list[TreebankDocument]:
         root = ElementTree.fromstring(text)
     except ElementTree.ParseError as error:
         raise TreebankError(f"{name}: not XML ({error}); is the file complete?") from error
-    relation_types: dict[str, set[str]] = defaultdict(set)  # a name may be listed twice, with different types
+    # by name: multinuc, rst (mononuclear), or both, since a name may be listed twice
+    relation_types: dict[str, set[str]] = defaultdict(set)
     for relation in root.iter("rel"):
         relation_types[relation.get("name", "")].add("multinuc" if relation.get("type") == "multinuc" else "rst")
     texts = [" ".join("".join(segment.itertext()).split()) for segment in root.iter("segment")]
@@ -56,9 +57,8 @@ def read(text: str, name: str) -> list[TreebankDocument]:
         tree = Tree(len(texts), tuple(_nodes(root_unit)))
     except TreeError as error:
         raise TreebankError(f"{name}: not a tree: {error}; fix it in RSTTool or rstWeb") from error
-    document_text, edus = join_edus(texts)
     identifier = PurePath(name.removesuffix(".gz")).stem
-    return [validate_document(TreebankDocument(identifier, document_text, edus, tree=tree), name)]
+    return [validate_document(TreebankDocument(identifier, *join_edus(texts), tree=tree), name)]
 
 
 def _units(root: ElementTree.Element, name: str) -> dict[str, _Unit]:
@@ -68,7 +68,7 @@ def _units(root: ElementTree.Element, name: str) -> dict[str, _Unit]:
     for element in root.iter():
         if element.tag not in ("segment", "group"):
             continue
-        kind = "segment" if element.tag == "segment" else element.get("type", SPAN)
+        kind = "segment" if element.tag == "segment" else element.get("type", SPAN)  # SPAN is the default
         unit = _Unit(element.get("id", ""), element.get("parent", ""), element.get("relname", ""), kind)
         if unit.kind == "segment":
             unit.edu = num_edus  # segments are in the order of the text
@@ -89,7 +89,7 @@ def _link(units: dict[str, _Unit], relation_types: dict[str, set[str]]) -> _Unit
         if unit.parent and unit.parent not in units:
             raise TreeError(f"{unit.id} is attached to {unit.parent}, which does not exist")
         children[unit.parent].append(unit)
-    reached = list(roots)
+    reached = list(roots)  # breadth first; units in a cycle are never reached
     for unit in reached:
         nuclear_relation = _nuclear_relation(unit, children[unit.id], relation_types)
         is_group = unit.kind != "segment"
