@@ -16,19 +16,20 @@ def log_training(
 ) -> None:
     """Log train/<name> for each value, a mean over the documents of this rank's batch, averaged over all ranks.
 
-    Several ranks reduce all values at once, and only in steps that Lightning logs (`log_every_n_steps`), in the first
-    step and in the last one of each epoch; in other steps, `trainer.callback_metrics` keeps the previous values. All
-    ranks have the same names in the same steps. The progress bar shows those in `prog_bar`.
+    With several ranks, values are only averaged and logged in steps that Lightning writes (`log_every_n_steps`), in the
+    first step and in the last one of each epoch; in others, `trainer.callback_metrics` keeps the previous values. All
+    ranks must pass the same names in the same steps. The progress bar shows the values named in `prog_bar`.
     """
     trainer = module.trainer
     # a rank with a smaller batch has a smaller weight, so that the mean over ranks is a mean over documents
     values = {name: value * batch.weight for name, value in values.items()}
     if trainer.world_size > 1:
-        is_edge = is_last_batch(trainer) or not has_logged(trainer, "train/loss")
+        is_edge = is_last_batch(trainer) or not has_logged(trainer, "train/loss")  # last of the epoch, or first of all
         if not is_edge and (accumulates(trainer) or not logs_this_step(trainer)):
             return
         local = [torch.as_tensor(value, dtype=torch.float64, device=module.device) for value in values.values()]
-        values = dict(zip(values, trainer.strategy.reduce(torch.stack(local), reduce_op="mean").unbind()))
+        means = trainer.strategy.reduce(torch.stack(local), reduce_op="mean")  # of all values in one communication
+        values = dict(zip(values, means.unbind()))
     for name, value in values.items():
         module.log(f"train/{name}", value, batch_size=batch.batch_size, prog_bar=name in prog_bar)
 

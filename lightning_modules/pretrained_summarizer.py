@@ -116,7 +116,7 @@ class PretrainedSummarizer(EncoderDecoderSummarizer):
     ) -> None:
         network = load_encoder_decoder(encoder.checkpoint)
         if decoding is None:
-            decoding = decoding_options(card_settings(network.model), network.prefix_length + 1)
+            decoding = decoding_options(card_settings(network.model), first_symbols=network.prefix_length + 1)
         super().__init__(network.model.config.vocab_size, decoding, val_summaries)
         self.has_adapters = encoder.lora_rank > 0
         if self.has_adapters:

@@ -50,6 +50,9 @@ def extract(
     relations: Relations | None,
     options: SelectionOptions,
 ) -> list[ExtractiveSummary]:
-    """Select sentences of the documents of a batch by their scores [B, L], among `candidates` [B, L]; see `select`."""
+    """Return a summary of each document, of the sentences selected by their scores, [B, L]; see `select`.
+
+    `candidates` is True at sentences that may be selected, [B, L]; selectors such as `top_k` need no relations (None).
+    """
     selected = chosen_sentences(documents, scores, candidates, relations, options)
     return list(map(ExtractiveSummary.of, ids, references, documents, selected, scores.tolist()))

@@ -25,7 +25,8 @@ def pool_all(states: Tensor, whole: Tensor | None, owner: Tensor, heads: Tensor,
 
     The encoder takes almost all of the time, so that the results of all poolings are computed and stored together. The
     tokens have `states` for sentences and states `whole` for documents, [B, T, H]; without the latter (None), the
-    vector of a document is 0. `owner` is the sentence of each token, `heads` is True at head tokens, [B, T].
+    vector of a document is 0. `owner` is the sentence of each token, -1 at padding; `heads` is True at the first token
+    of each piece of a sentence, [B, T] both.
     """
     pooled = []
     for kind in FROZEN_POOLINGS:
@@ -39,8 +40,8 @@ def pool_all(states: Tensor, whole: Tensor | None, owner: Tensor, heads: Tensor,
 class VectorCache:
     """Vectors of documents by the digest of their sentences and pieces, float32, in memory and in a file.
 
-    A sentence takes 12 H bytes, 4.6 kB with MiniLM. A damaged file counts as empty and is replaced. The vectors
-    depend on the weights of the encoder, `state`, and other `settings`; without a folder they are kept in memory alone.
+    A sentence takes 12 H bytes (3 poolings), 4.6 kB with MiniLM. A damaged file counts as empty and is replaced. The
+    file's name depends on the encoder's weights, `state`, and `settings`; without a folder there is no file.
     """
 
     def __init__(self, state: dict[str, Tensor], *settings: object, folder: Path | None = None) -> None:
@@ -59,9 +60,10 @@ class VectorCache:
     def vectors(
         self, texts: Sequence[Sequence[str]], starts: Sequence[Sequence[int]], compute: Callable[[], Tensor]
     ) -> Tensor:
-        """Return the vectors of a batch, [B, 1 + L, P, H], on the CPU; `compute` gives all of them if one is missing.
+        """Return the vectors of a batch as of `pool_all`, [B, 1 + L, P, H], on the CPU.
 
-        `starts` are the first tokens of the pieces of texts, which depend on how sentences are split.
+        `compute` returns all of them if one is missing. `starts` are the positions of the first tokens of the pieces of
+        sentences, which the vectors depend on.
         """
         keys = [text_digest(json.dumps([list(text), list(first)])) for text, first in zip(texts, starts)]
         if any(key not in self._vectors for key in keys):
@@ -73,7 +75,7 @@ class VectorCache:
         """Write the file if there are new vectors; those that another process has written since are kept."""
         if self.path is None or len(self._vectors) == self._num_stored:
             return
-        self._vectors = self._stored() | self._vectors
+        self._vectors = self._stored() | self._vectors  # the file may have grown since it was read
         self._num_stored = len(self._vectors)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         part = self.path.with_suffix(f".{os.getpid()}")  # several training runs may write the same file

@@ -58,7 +58,7 @@ class ZeroShot:
         if encoder != TF_IDF:
             self.tokenizer = EncoderTokenizer.of_checkpoint(encoder)
             reader = Reader.pretrained(encoder_path(encoder))
-            self.network = SentenceNetwork(
+            self.network = SentenceNetwork(  # for vectors alone: `_scored` computes the scores
                 reader=reader, encoding=encoding, pooling=pooling, scoring="centrality",
                 between=InterSentenceOptions(layers=0), dropout=0.0, interval_segments=False,
             ).eval()  # fmt: skip
@@ -69,8 +69,8 @@ class ZeroShot:
         self.fingerprint = hashlib.sha256(repr(settings).encode()).hexdigest()
 
     def sentence_scores(self, documents: Iterable[Document]) -> Iterator[list[float]]:
-        """Yield a score for each sentence of each document, higher for better ones, `POOL` documents at a time."""
-        for pool in pools(documents, POOL):
+        """Yield a score for each sentence of each document, higher for better ones."""
+        for pool in pools(documents, POOL):  # only one pool is in memory; `_scored` groups it by length
             scores_of: list[list[float]] = [[]] * len(pool)
             for group, scores, _, _ in self._scored(pool):
                 for index, padded in zip(group, scores.tolist()):
@@ -82,12 +82,12 @@ class ZeroShot:
         selected: list[list[int]] = [[]] * len(documents)
         language = language_of(self.language)
         for group, scores, mask, (similarity, to_document) in self._scored(documents):
-            shared = torch.zeros_like(similarity, dtype=torch.bool)
-            if options.selector == "trigram_blocking":
-                words = [[*map(language.tokenize, documents[index].sentences)] for index in group]
-                shared = pair_mask([*map(pairs_with_common_ngram, words)], similarity.shape[1]).to(similarity.device)
             sentences = [documents[index].sentences for index in group]
-            relations = Relations(similarity, to_document, shared)
+            shares_trigram = torch.zeros_like(similarity, dtype=torch.bool)  # pairs of sentences, [B, L, L]
+            if options.selector == "trigram_blocking":  # which alone reads it
+                pairs = [pairs_with_common_ngram([*map(language.tokenize, texts)]) for texts in sentences]
+                shares_trigram = pair_mask(pairs, similarity.shape[1]).to(similarity.device)
+            relations = Relations(similarity, to_document, shares_trigram)
             for index, chosen in zip(group, chosen_sentences(sentences, scores, mask, relations, options)):
                 selected[index] = chosen
         return selected
@@ -108,18 +108,18 @@ class ZeroShot:
                 vectors = torch.from_numpy(tf_idf(stem_counts(document.sentences, self.language))).unsqueeze(0)
                 yield [index], vectors, vectors.sum(1), torch.ones(1, vectors.shape[1], dtype=torch.bool)
             return
-        max_tokens = self.network.reader.max_tokens
-        piece = min(200, max_tokens or 200)  # as `BertSumData`; less for an encoder that reads less
-        encoded = [self.tokenizer.pieces(document.sentences, piece) for document in documents]
+        # longer sentences are split into pieces of 200 tokens, as by `BertSumData`, or of the encoder's input limit
+        piece_size = min(200, self.network.reader.max_tokens or 200)
+        encoded = [self.tokenizer.pieces(document.sentences, piece_size) for document in documents]
         device = next(self.network.parameters()).device
         for group in groups_by_length([len(pieces.tokens) for pieces in encoded], self.batch_tokens):
             chosen = [encoded[index] for index in group]
             lengths = torch.tensor([len(pieces.tokens) for pieces in chosen])
             tokens = pad([pieces.tokens for pieces in chosen], self.tokenizer.pad)
             owners, firsts = zip(*(by_token(len(pieces.tokens), pieces.starts, pieces.owners) for pieces in chosen))
-            owner, heads = pad(owners, -1), pad(firsts).bool()
-            counts = torch.tensor([pieces.sentences for pieces in chosen])
-            mask = torch.arange(max(1, int(counts.max()))) < counts[:, None]  # at least one column, also without text
+            owner, heads = pad(owners, -1), pad(firsts).bool()  # sentence of each token; True at first tokens: [B, T]
+            num_sentences = torch.tensor([pieces.sentences for pieces in chosen])
+            mask = torch.arange(max(1, int(num_sentences.max()))) < num_sentences[:, None]  # [B, L], L >= 1
             inputs = (tokens.to(device), lengths, owner.to(device), heads.to(device))
             scored = self.network(*inputs, [pieces.starts for pieces in chosen], mask.to(device), with_document=True)
             yield group, scored.vectors.cpu(), scored.document.cpu(), mask

@@ -17,8 +17,11 @@ PART_ELEMENTS = {"cpu": 2**19, "cuda": 2**27}
 
 
 class _GroupedAttention(torch.autograd.Function):
-    """Stores its inputs and recomputes the weights in the backward pass, some rows at a time: autograd would keep two
-    tensors of the size of all weights, [R, T, L n]."""
+    """`grouped_attention` for R = B N rows, a document and head each: queries [R, T, d], keys and values [R, L n, d].
+
+    Stores its inputs and recomputes the weights in the backward pass, some rows at a time: autograd would keep two
+    tensors of the size of all weights, [R, T, L n]. The bias is 0 at tokens and -inf at padding, [R, 1, L n].
+    """
 
     @staticmethod
     def gamma(rows: slice, query: Tensor, keys: Tensor, bias: Tensor, groups: int) -> Tensor:
@@ -32,7 +35,7 @@ class _GroupedAttention(torch.autograd.Function):
         mixed = torch.empty_like(query)
         for rows in _parts(query, keys):
             weights = _GroupedAttention.gamma(rows, query, keys, bias, shares.shape[-1])
-            weights *= shares[rows].unsqueeze(-1)
+            weights *= shares[rows].unsqueeze(-1)                                                # [r, T, L, n]
             torch.bmm(weights.flatten(-2), values[rows], out=mixed[rows])                        # [r, T, d]
         return mixed
 
@@ -72,8 +75,8 @@ def grouped_attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor,
     """
     bias = query.new_zeros(mask.shape).masked_fill_(~mask, float("-inf")).flatten(1)             # [B, L n]
     bias = bias[:, None, None].expand(-1, query.shape[1], -1, -1)                                # [B, N, 1, L n]
-    rows = (tensor.flatten(0, 1) for tensor in (query, keys, values, bias, shares.to(query.dtype)))  # [B N, ...]
-    return _GroupedAttention.apply(*rows).view_as(query)
+    by_head = (tensor.flatten(0, 1) for tensor in (query, keys, values, bias, shares.to(query.dtype)))  # [B N, ...]
+    return _GroupedAttention.apply(*by_head).view_as(query)
 
 
 class GraphMemory(NamedTuple):
@@ -147,7 +150,7 @@ class GraphAttention(nn.Module):
         """Compute d from x, both [B, T, D]; `mask`, an argument of all cross-attention, is not used."""
         beta = self.dropout(self.beta(x, memory)).to(memory.paragraph_values.dtype)          # [B, N, T, L]
         overall = beta @ memory.paragraph_values                                             # [B, N, T, D / N]
-        query = self.tokens.split(self.tokens.query(x))                                      # [B, N, T, D / N]
+        query = self.tokens.split(self.tokens.query(x))  # by head                             [B, N, T, D / N]
         token_memory = (memory.token_keys, memory.token_values, memory.token_mask)
         local = grouped_attention(query, *token_memory, beta)                                # [B, N, T, D / N]
         return self.join(torch.cat([part.transpose(1, 2).flatten(2) for part in (overall, local)], -1))

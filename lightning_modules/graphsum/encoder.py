@@ -36,7 +36,7 @@ class Source(NamedTuple):
         """Attention mask of tokens, [B, L, n]; True at one token of padding paragraphs, so that no softmax is empty."""
         return transformer.ensure_nonempty(self.mask)
 
-    def row_mask(self) -> Tensor:
+    def concatenated_mask(self) -> Tensor:
         """Return the mask of `places`, True at tokens, [B, S]."""
         lengths = self.mask.flatten(1).sum(1, keepdim=True)
         return torch.arange(self.places.shape[1], device=self.ids.device) < lengths
@@ -49,7 +49,7 @@ class Source(NamedTuple):
     def in_paragraphs(self, x: Tensor) -> Tensor:
         """Invert `concatenate`, with zeros at padding: [B, S, D] -> [B, L, n, D]."""
         documents = torch.arange(len(x), device=x.device).unsqueeze(1)                       # [B, 1]
-        x = x.masked_fill(~self.row_mask().unsqueeze(-1), 0)
+        x = x.masked_fill(~self.concatenated_mask().unsqueeze(-1), 0)
         spread = x.new_zeros(len(x), self.ids[0].numel(), x.shape[-1])                       # [B, L n, D]
         # `places` is padded with the place of a token, to which padding adds 0 here instead of overwriting it
         return spread.index_put((documents, self.places), x, accumulate=True).unflatten(1, self.ids.shape[1:])
@@ -183,7 +183,7 @@ class GraphSumNetwork(TiedOutput):
                 return self._pretrained(source)
             ids = source.concatenate(source.ids)                                             # [B, S]
             embedded = self.embed(ids, sinusoidal(ids.shape[1], self.size, ids.device))      # [B, S, D]
-            return self.tokens(embedded, source.row_mask())
+            return self.tokens(embedded, source.concatenated_mask())
         positions = self.positions(*source.ids.shape[1:], source.ids.device)                 # [L, n, D]
         if self.pretrained is not None:
             vectors = source.in_paragraphs(self._pretrained(source))
@@ -191,7 +191,7 @@ class GraphSumNetwork(TiedOutput):
         return self.tokens(self.embed(source.ids, positions), source.visible)
 
     def encode(self, source: Source) -> Memory:
-        """Encode documents, and return the keys and values of each decoder layer."""
+        """Encode documents, and return the keys and values for the cross-attention of each decoder layer."""
         tokens, paragraph_mask = self.token_vectors(source), source.paragraph_mask
         if self.kind == "graph":
             visible = source.visible                                                         # [B, L, n]
@@ -199,12 +199,12 @@ class GraphSumNetwork(TiedOutput):
             for layer in self.paragraphs:
                 paragraphs = layer(paragraphs, paragraph_mask, source.graph)
             contents = (tokens, self.paragraph_norm(paragraphs), visible, paragraph_mask, source.graph)
-            return Memory([layer.cross_attention.remember(*contents) for layer in self.decoder], None)
+            return Memory([layer.cross_attention.remember(*contents) for layer in self.decoder], mask=None)  # in layers
         if self.kind == "hierarchical":
             for layer in self.paragraphs:
                 tokens = layer(tokens, source.visible, paragraph_mask)
             tokens = source.concatenate(self.paragraph_norm(tokens))                         # [B, S, D]
-        mask = source.row_mask()[:, None, None]                                              # [B, 1, 1, S]
+        mask = source.concatenated_mask()[:, None, None]                                              # [B, 1, 1, S]
         return Memory([layer.cross_attention.project(tokens) for layer in self.decoder], mask)
 
     def decode(self, inputs: Tensor, memory: list[GraphMemory] | list[KeyValues], mask: Tensor | None) -> Tensor:

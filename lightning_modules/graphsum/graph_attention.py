@@ -27,7 +27,7 @@ class GraphBias(nn.Module):
         if learned:
             self.log_sigma = nn.Parameter(log_sigma)
         else:
-            self.register_buffer("log_sigma", log_sigma, persistent=False)
+            self.register_buffer("log_sigma", log_sigma, persistent=False)  # the config has it, not the checkpoint
 
     def forward(self, graph: Tensor) -> Tensor:
         """Return R for G of any shape."""
@@ -42,8 +42,8 @@ class MultiHeadPooling(nn.Module):
         if size % heads:
             raise ValueError(f"{heads} heads do not divide a size of {size}")
         self.heads = heads
-        self.key, self.value = nn.Linear(size, heads, bias=False), nn.Linear(size, size)
-        self.output = nn.Linear(size, size)
+        self.key = nn.Linear(size, heads, bias=False)  # one score per head; a softmax ignores a bias
+        self.value, self.output = nn.Linear(size, size), nn.Linear(size, size)
         for linear in (self.key, self.value, self.output):
             nn.init.xavier_uniform_(linear.weight)
 
@@ -110,11 +110,11 @@ class GraphEncoderLayer(nn.Module):
 
         The mask, [B, L], is True at paragraphs, of which each document has at least one.
         """
-        score_mask = mask[:, None, None]                                                     # [B, 1, 1, L]
+        score_mask = mask[:, None, None]  # `MultiHeadAttention` takes a boolean mask or a bias; [B, 1, 1, L]
         if self.bias is not None:
             bias = self.bias(graph).unsqueeze(1)                                             # [B, 1, L, L]
             score_mask = bias.masked_fill(~score_mask, float("-inf"))
-        return self.around(x, lambda y: self.attention(y, y, score_mask))
+        return self.around(x, lambda y: self.attention(y, y, score_mask))  # residuals, normalization, feed-forward
 
 
 class HierarchicalLayer(nn.Module):

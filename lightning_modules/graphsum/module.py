@@ -30,10 +30,8 @@ MULTI_NEWS = DecodingOptions(
 class GraphSum(SequenceToSequence):
     """Encoder-decoder over paragraphs whose attention is biased by a paragraph graph (Li et al. 2020).
 
-    Loss terms: those of `SequenceToSequence`.
-
-    The paper's baselines: the encoder's `kind: hierarchical`, `kind: flat`, and `graph: none` of the data (or the graph
-    neither `in_encoder` nor `in_decoder`) for GraphSum without a graph.
+    Loss terms: those of `SequenceToSequence`. The paper's baselines have an `encoder` of the kind `hierarchical` or
+    `flat`. GraphSum without a graph has `graph: none` in the data, or a bias neither `in_encoder` nor `in_decoder`.
 
     Args:
         vocab_size: V, of source, target and output, which share their embedding.
@@ -63,18 +61,18 @@ class GraphSum(SequenceToSequence):
     ) -> None:
         super().__init__(vocab_size, decoding or MULTI_NEWS, val_summaries)
         self.set_label_smoothing(label_smoothing)
-        if optimizer.encoder_warmup_steps < 1:
+        if optimizer.encoder_warmup_steps < 1:  # a number of steps, whereas `rate_factor` also takes fractions
             raise ValueError(f"encoder_warmup_steps is at least 1, got {optimizer.encoder_warmup_steps}")
         self.optimizer = optimizer
         self.network = GraphSumNetwork(
             vocab_size=vocab_size, encoder=encoder, graph_bias=graph_bias, decoder_layers=decoder_layers,
-            dropout=dropout, pretrained=_pretrained(encoder),
+            dropout=dropout, pretrained=_load_pretrained(encoder),
         )  # fmt: skip
         if encoder.pretrained_embeddings:
-            self._copy_embeddings()
+            self._copy_pretrained_embeddings()
 
-    def _copy_embeddings(self) -> None:
-        """Replace the first rows of the embedding by the word embeddings of the pretrained encoder; the ids agree."""
+    def _copy_pretrained_embeddings(self) -> None:
+        """Replace the first rows of the embedding by those of the pretrained encoder, which has the same word ids."""
         if self.network.pretrained is None:
             raise ValueError("pretrained_embeddings needs a checkpoint, the name or folder of a pretrained encoder")
         words = self.network.pretrained.model.get_input_embeddings().weight
@@ -108,13 +106,13 @@ class GraphSum(SequenceToSequence):
         groups, factors = [{"params": parameters}], [noam_factor(self.network.size, self.optimizer.warmup_steps)]
         if sigmas:
             groups.append({"params": sigmas, "lr": self.optimizer.sigma_lr})
-            factors.append(lambda step: 1.0)
+            factors.append(lambda step: 1.0)  # a constant rate
         if pretrained:
             groups.append({"params": pretrained, "lr": self.optimizer.encoder_lr})
             warm_up = self.optimizer.encoder_warmup_steps
-            factors.append(partial(rate_factor, schedule="inverse_root", steps=0, warm_up=warm_up))
-        # On a GPU the default updates many tensors per kernel. Lightning cannot clip gradients of a fused optimizer in
-        # mixed precision.
+            factors.append(partial(rate_factor, schedule="inverse_root", steps=0, warm_up=warm_up))  # `steps` is unused
+        # `fused` is faster on a CPU only: on a GPU the default also updates many tensors per kernel. In mixed precision
+        # Lightning cannot clip the gradients of a fused optimizer.
         fused = self.device.type == "cpu" and "mixed" not in str(self.trainer.precision)
         optimizer = torch.optim.Adam(groups, lr=self.optimizer.lr, betas=(0.9, 0.998), eps=1e-9, fused=fused)
         return scheduled(optimizer, factors)
@@ -164,16 +162,13 @@ class GraphSum(SequenceToSequence):
 
     def texts(self, batch: GraphSumBatch, samples: Samples) -> list[list[str]]:
         """Return the texts of the K samples of each of B documents."""
-
-        def text(ids: list[int]) -> str:
-            return " ".join(sentence for sentence, _ in self.sentences(ids))
-
-        return [[text(ids) for ids in document] for document in self._ids_without_stop(samples)]
+        documents = self._ids_without_stop(samples)
+        return [[" ".join(text for text, _ in self.sentences(ids)) for ids in document] for document in documents]
 
     def source_ids(self, batch: GraphSumBatch) -> Tensor:
         """Return the ids of the concatenated paragraphs, [B, S]."""
         source = self.source(batch)
-        return source.concatenate(batch.source).masked_fill(~source.row_mask(), self.tokenizer.pad)
+        return source.concatenate(batch.source).masked_fill(~source.concatenated_mask(), self.tokenizer.pad)
 
     def paragraph_attention(self, batch: GraphSumBatch, samples: Samples) -> Tensor:
         """Return the attention of each token to each paragraph, averaged over layers and heads, [B, K, T, L]."""
@@ -183,7 +178,7 @@ class GraphSum(SequenceToSequence):
     def summarize(self, batch: GraphSumBatch) -> list[Summary]:
         """Return the best hypothesis of each document, with the attention of its sentences to paragraphs in `extra`."""
         hypotheses = self.generate(batch, self.decoding)
-        best = Samples(hypotheses.tokens[:, :1], hypotheses.lengths[:, :1])
+        best = Samples(hypotheses.tokens[:, :1], hypotheses.lengths[:, :1])  # hypotheses are sorted, the best one first
         attention = self.paragraph_attention(batch, best)[:, 0].float().cpu()                # [B, T, L]
         num_paragraphs = batch.source_mask.any(-1).sum(1).tolist()
         summaries = []
@@ -198,7 +193,7 @@ class GraphSum(SequenceToSequence):
         return summaries
 
 
-def _pretrained(options: GraphSumEncoder) -> TextEncoder | None:
+def _load_pretrained(options: GraphSumEncoder) -> TextEncoder | None:
     """Return the pretrained encoder that the options name; None for an encoder from scratch."""
     if options.checkpoint is None:
         return None

@@ -30,15 +30,16 @@ class BoundaryF1(Metric):
         """
         predicted, gold, trivial = set(predicted), set(gold), set(trivial)
         inner_predicted, inner_gold = predicted - trivial, gold - trivial
-        counts = {"hits": predicted & gold, "found": predicted, "gold": gold}
+        counts = {"hits": predicted & gold, "found": predicted, "gold": gold}  # to add to the states of these names
         counts |= {"inner_hits": inner_predicted & inner_gold, "inner_found": inner_predicted, "inner_gold": inner_gold}
         for name, boundaries in counts.items():
             setattr(self, name, getattr(self, name) + len(boundaries))
 
     def compute(self) -> dict[str, Tensor]:
-        """Return precision, recall, f1, inner_precision, inner_recall, inner_f1; 100 if there is no boundary."""
+        """Return precision, recall, f1, inner_precision, inner_recall, inner_f1; 100 where the denominator is 0."""
         scores = {}
         for prefix in ("", "inner_"):
+            # counts, summed by `update`; `found` boundaries are the predicted ones
             hits, predicted, gold = (getattr(self, prefix + name).double() for name in ("hits", "found", "gold"))
             fractions = {"precision": (hits, predicted), "recall": (hits, gold), "f1": (2 * hits, predicted + gold)}
             for name, (part, total) in fractions.items():

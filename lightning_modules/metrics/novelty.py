@@ -33,9 +33,7 @@ def novelty(
         summary has no such n-gram or sentence.
     """
     words, source_words = _encoded(summary, language), _encoded(source, language)
-    shares = {}
-    for n in orders:
-        shares[f"novel_{n}"] = _novel_share(_ngrams(words, n), set(_ngrams(source_words, n)))
+    shares = {f"novel_{n}": _novel_share(_ngrams(words, n), set(_ngrams(source_words, n))) for n in orders}
     sentences = [tuple(sentence) for sentence in words if sentence]
     shares["novel_sentences"] = _novel_share(sentences, set(map(tuple, source_words)))
     return shares
@@ -52,13 +50,11 @@ def repetition(summary: Sentences, orders: Sequence[int] = ORDERS, language: str
     They are "repeated_1" (and so on, by order) and "repeated_sentences", 1 - distinct / all, in [0, 1); None for a
     summary without such units. N-grams are taken within sentences, and compared over the whole summary.
     """
-    words = _encoded(summary, language)
+    words = _encoded(summary, language)  # integers, for each sentence
     units_by_name = {str(n): _ngrams(words, n) for n in orders}
     units_by_name["sentences"] = [tuple(sentence) for sentence in words if sentence]
-    shares = {}
-    for name, units in units_by_name.items():
-        shares[f"repeated_{name}"] = 1 - len(set(units)) / len(units) if units else None
-    return shares
+    shares = {name: 1 - len(set(units)) / len(units) if units else None for name, units in units_by_name.items()}
+    return {f"repeated_{name}": share for name, share in shares.items()}
 
 
 def repeated_ngrams(words: list[str], size: int = 3) -> float:
@@ -73,7 +69,7 @@ def extraction(summary: Sentences, source: Sentences, language: str = "en") -> E
     if not words:
         return None
     lengths = [length for _, _, length in fragments(words, source_words)]
-    squares = sum(length * length for length in lengths)
+    squares = sum(length * length for length in lengths)  # each word of a fragment counts its length
     return Extraction(sum(lengths) / len(words), squares / len(words), len(source_words) / len(words))
 
 
@@ -91,7 +87,7 @@ def fragments(summary: Sequence[Any], source: Sequence[Any]) -> list[tuple[int, 
         longest = longest_position = 0
         end = 0  # end of the last match in the source
         for position in positions.get(summary[start], ()):
-            if position < end:
+            if position < end:  # inside the last match
                 continue
             length = _match_length(summary, source, start, position)
             end = position + length

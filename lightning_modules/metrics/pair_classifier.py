@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Sequence
+from itertools import product
 
 import torch
 from torch import Tensor
 
 
 class PairClassifier:
-    """Classifier of text pairs by its name, or a folder; batched by length, "auto" takes a GPU if available.
+    """Hugging Face classifier of text pairs, loaded by its name or folder; device "auto" is a GPU if there is one.
 
     Not an `nn.Module`, so that its weights are neither trained nor part of checkpoints of a metric.
     """
@@ -44,14 +45,10 @@ class PairClassifier:
         return result
 
     def pair_matrices(self, firsts: Sequence[Sequence[str]], seconds: Sequence[Sequence[str]]) -> list[Tensor]:
-        """Return `probabilities` of all pairs of M first and N second sentences of each document, [M, N, classes]."""
-        pairs = [
-            (first, second)
-            for of_first, of_second in zip(firsts, seconds, strict=True)
-            for first in of_first
-            for second in of_second
-        ]
+        """Return P of each class for all pairs of M first and N second texts of each document, each [M, N, classes]."""
+        pairs = [pair for document in zip(firsts, seconds, strict=True) for pair in product(*document)]
         shapes = [(len(of_first), len(of_second)) for of_first, of_second in zip(firsts, seconds)]
+        # the pairs of all documents are classified together, in full batches
         parts = self.probabilities(pairs).split([m * n for m, n in shapes])
         return [part.unflatten(0, shape) for part, shape in zip(parts, shapes)]
 
@@ -84,7 +81,7 @@ class ConsistencyModel(PairClassifier):
         """
         claims = [[sentence for sentence in summary if sentence.strip()] for summary in summaries]
         chunks = [source_chunks(source) for source in sources]
-        supported = [matrix[..., self.supported] for matrix in self.pair_matrices(chunks, claims)]
+        supported = [matrix[..., self.supported] for matrix in self.pair_matrices(chunks, claims)]  # [chunks, claims]
         return [float(matrix.amax(0).mean()) if matrix.numel() else 0.0 for matrix in supported]
 
 
@@ -104,7 +101,8 @@ def source_chunks(sentences: Sentences, most: int = CHUNK_WORDS) -> list[str]:
 
 
 def _supported_class(class_names: Sequence[str], name: str) -> int:
-    """Return the index of the class of supported claims: the second of one output, or of two unnamed classes."""
+    """Return the index of the class whose name means that a claim is supported; the model's `name` is for the error."""
+    # of the two classes that `probabilities` makes of a single output, and of two without names, it is the second
     if len(class_names) == 1 or [label.upper() for label in class_names] == ["LABEL_0", "LABEL_1"]:
         return 1
     labels = [label.lower().replace("_", " ") for label in class_names]

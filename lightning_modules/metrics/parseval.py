@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import torch
@@ -101,11 +101,8 @@ class Parseval(Metric):
     def compute(self) -> dict[str, Tensor]:
         """Return F1 x 100 by name, scalars."""
         scores = parseval_scores(self.totals)  # [V, 4]
-        return {
-            f"{variant}_parseval/{level}": scores[row, column]
-            for row, variant in enumerate(VARIANTS)
-            for column, level in enumerate(LEVELS)
-        }
+        cells = product(enumerate(VARIANTS), enumerate(LEVELS))
+        return {f"{variant}_parseval/{level}": scores[row, column] for (row, variant), (column, level) in cells}
 
 
 def original_brackets(nodes: Sequence[Node]) -> list[Bracket]:
@@ -128,7 +125,10 @@ def rst_brackets(nodes: Sequence[Node]) -> list[Bracket]:
 
 
 def _by_characters(brackets: list[Bracket], size: int, starts: Sequence[int] | None, side: str) -> list[Bracket]:
-    """Check the brackets, and convert EDUs to characters if `starts` is given; the ends of the text always match."""
+    """Check the brackets of a tree, and convert EDUs to positions in the text if `starts` has their first characters.
+
+    `side`, "predicted" or "target", names the tree in errors.
+    """
     if any(not 0 <= first <= last < size for first, last, *_ in brackets):
         raise ValueError(f"the {side} tree has {size - 1} nodes for {size} EDUs, but a node lies outside of them")
     if starts is None:
@@ -137,5 +137,6 @@ def _by_characters(brackets: list[Bracket], size: int, starts: Sequence[int] | N
         raise ValueError(f"the {side} tree has {size} EDUs, but {len(starts)} starts")
     if any(left >= right for left, right in pairwise(starts)):
         raise ValueError(f"the {side} starts do not increase")
-    bounds = [float("-inf"), *map(float, starts[1:]), float("inf")]  # EDU i is from bounds[i] to bounds[i + 1]
+    # EDU i is from bounds[i] to bounds[i + 1]; infinity makes the ends of the text match
+    bounds = [float("-inf"), *map(float, starts[1:]), float("inf")]
     return [(bounds[first], bounds[last + 1], *label) for first, last, *label in brackets]

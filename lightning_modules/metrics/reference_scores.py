@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from datamodules.text.language import SPACELESS_LANGUAGES, language_of
 
 Sentences = Sequence[str]
+References = Sequence[Sequence[Sentences]]  # one or more of each prediction
 _CHUNK = 500  # documents that sacrebleu counts at once, since it stores the n-grams of all their references
 
 
@@ -38,15 +39,13 @@ class ScoreList(NamedTuple):
     resampled: CorpusScore | None = None  # how to score resamples if the corpus score is not a mean
 
 
-def bleu(
-    predictions: Sequence[Sentences], references: Sequence[Sequence[Sentences]], language: str = "en"
-) -> ScoreList:
+def bleu(predictions: Sequence[Sentences], references: References, language: str = "en") -> ScoreList:
     """Return BLEU (Papineni et al. 2002) by `sacrebleu`, with summaries as segments; scores of documents are smoothed.
 
     Its tokenizer is `zh` in Chinese, `char` in other languages without spaces between words, and else `13a`. Without
     the library there is a `ModuleNotFoundError`, for empty references or lengths that differ a `ValueError`.
     """
-    metrics = _library("sacrebleu.metrics", "BLEU", "bleu")
+    metrics = _import_library("sacrebleu.metrics", score="BLEU", extra="bleu")
     primary = language_of(language).primary
     tokenizer = "char" if primary in SPACELESS_LANGUAGES else "13a"
     if primary == "zh":
@@ -57,28 +56,25 @@ def bleu(
     return _sacrebleu("bleu", of_corpus, of_document, predictions, references)
 
 
-def chrf(predictions: Sequence[Sentences], references: Sequence[Sequence[Sentences]], word_order: int = 0) -> ScoreList:
+def chrf(predictions: Sequence[Sentences], references: References, word_order: int = 0) -> ScoreList:
     """Return chrF (Popović 2015) by `sacrebleu`; with word_order=2 it is chrF++. Errors are those of `bleu`."""
-    metrics = _library("sacrebleu.metrics", "chrF", "bleu")
+    metrics = _import_library("sacrebleu.metrics", score="chrF", extra="bleu")
     metric = metrics.CHRF(word_order=word_order)
     return _sacrebleu("chrf" + "+" * word_order, metric, metric, predictions, references)
 
 
 def meteor(
-    predictions: Sequence[Sentences],
-    references: Sequence[Sequence[Sentences]],
-    synonyms: bool = True,
-    language: str = "en",
+    predictions: Sequence[Sentences], references: References, synonyms: bool = True, language: str = "en"
 ) -> ScoreList:
     """Return METEOR (Banerjee and Lavie 2005) by NLTK, on the words of the language, with the best reference.
 
     With `synonyms`, which need NLTK's WordNet data, synonyms match as well as exact words and Porter stems. There is a
-    `LookupError` if NLTK has no WordNet, and a `ValueError` as in `bleu`.
+    `LookupError` if NLTK has no WordNet, and a `ValueError` as in `bleu`. An empty prediction scores 0.
     """
     from nltk.translate.meteor_score import meteor_score
 
     split_words = language_of(language).words
-    _check(predictions, references)
+    _check_references(predictions, references)
     wordnet = _nltk_wordnet() if synonyms else SimpleNamespace(synsets=lambda word: [])  # no word has synonyms
     scores = []
     for prediction, targets in zip(predictions, references):
@@ -106,15 +102,15 @@ def has_wordnet() -> bool:
 
 def bert_score(
     predictions: Sequence[Sentences],
-    references: Sequence[Sequence[Sentences]],
+    references: References,
     model: str,
     layer: int | None = None,
     batch_size: int = 64,
     device: str = "cpu",
 ) -> ScoreList:
-    """Return BERTScore F1 (Zhang et al. 2020) by `bert-score`, without idf and rescaling, for the best reference.
+    """Return BERTScore F1 (Zhang et al. 2020), without idf weights and rescaling, with the best reference of each text.
 
-    `torchmetrics` up to 1.9 pairs texts with wrong references if sorting by length orders both differently.
+    By `bert-score`: `torchmetrics` up to 1.9 sorts texts and references by length, which may pair them wrongly.
 
     Args:
         model: folder, or name on the hub, which is downloaded.
@@ -122,14 +118,14 @@ def bert_score(
 
     Raises:
         ModuleNotFoundError: without `bert-score`; the message says what to install.
-        ValueError: as `bleu`.
+        ValueError: for empty references, or if the numbers of predictions and of lists of references differ.
     """
-    _library("bert_score", "BERTScore", "bertscore")
-    _check(predictions, references)
+    _import_library("bert_score", score="BERTScore", extra="bertscore")  # before texts are checked, for its error
+    _check_references(predictions, references)
     scorer = bert_scorer(model, layer, batch_size, device)
     texts = [_text(prediction) for prediction in predictions]
-    targets = [[_text(target) for target in targets] for targets in references]
-    scores = [100 * score for score in best_bert_scores(scorer, texts, targets)]
+    reference_texts = [[_text(reference) for reference in of_document] for of_document in references]
+    scores = [100 * score for score in best_bert_scores(scorer, texts, reference_texts)]
     options = f"model:{model}|layer:{scorer.num_layers}|idf:no|rescaled:no|refs:best"
     version = metadata.version("bert-score")
     return ScoreList(_mean(scores), scores, f"bertscore|{options}|bert-score:{version}")
@@ -140,7 +136,7 @@ def bert_scorer(model: str, layer: int | None, batch_size: int, device: str) -> 
 
     The device "auto" is a GPU if there is one.
     """
-    library = _library("bert_score", "BERTScore", "bertscore")
+    library = _import_library("bert_score", score="BERTScore", extra="bertscore")
     if layer is None:
         from transformers import AutoConfig
 
@@ -165,7 +161,7 @@ def best_bert_scores(scorer: Any, texts: Sequence[str], references: Sequence[Seq
     return best
 
 
-def _library(module: str, score: str, extra: str) -> ModuleType:
+def _import_library(module: str, score: str, extra: str) -> ModuleType:
     """Import the library of a score, or raise an error that names the extra of this package to install."""
     try:
         return importlib.import_module(module)
@@ -175,14 +171,10 @@ def _library(module: str, score: str, extra: str) -> ModuleType:
 
 
 def _sacrebleu(
-    name: str,
-    corpus_metric: Any,
-    document_metric: Any,
-    predictions: Sequence[Sentences],
-    references: Sequence[Sequence[Sentences]],
+    name: str, corpus_metric: Any, document_metric: Any, predictions: Sequence[Sentences], references: References
 ) -> ScoreList:
     """Return scores of the corpus and of documents, and statistics for resampling, from the same counts of n-grams."""
-    _check(predictions, references)
+    _check_references(predictions, references)
     texts = [_text(prediction) for prediction in predictions]
     targets = [[_text(target) for target in targets] for targets in references]
     if not texts:
@@ -190,7 +182,7 @@ def _sacrebleu(
     counts: list[list[int]] = []  # K counts for each document; an integer for each order of n-grams, and lengths
     for start in range(0, len(texts), _CHUNK):
         chunk = slice(start, start + _CHUNK)
-        counts += corpus_metric._extract_corpus_statistics(texts[chunk], _streams(targets[chunk]))
+        counts += corpus_metric._extract_corpus_statistics(texts[chunk], _sacrebleu_references(targets[chunk]))
     documents = [document_metric._compute_score_from_stats(of_document).score for of_document in counts]
     statistics = np.array(counts, dtype=np.float64)                                  # [N, K]
 
@@ -199,18 +191,19 @@ def _sacrebleu(
 
     # the signature has the range of numbers of references in the last call, so that call must have both ends of it
     fewest_and_most = [min(targets, key=len), max(targets, key=len)]
-    corpus_metric.corpus_score(["", ""], _streams(fewest_and_most))
+    corpus_metric.corpus_score(["", ""], _sacrebleu_references(fewest_and_most))
     signature = f"{name}|{corpus_metric.get_signature()}"
     return ScoreList(score(statistics.sum(0)), documents, signature, CorpusScore(statistics, score))
 
 
-def _streams(targets: Sequence[list[str]]) -> list[list[str | None]]:
-    """Return references in the order of sacrebleu: the first of all documents, then the second; None if missing."""
+def _sacrebleu_references(targets: Sequence[list[str]]) -> list[list[str | None]]:
+    """Return references as sacrebleu takes them: the first of each document, then the second, ...; None if missing."""
     numbers = range(max(map(len, targets)))
     return [[target[number] if number < len(target) else None for target in targets] for number in numbers]
 
 
 def _nltk_wordnet():
+    """Return NLTK's WordNet; a `LookupError` says how to download it if it is missing."""
     from nltk.corpus import wordnet
 
     try:
@@ -222,7 +215,7 @@ def _nltk_wordnet():
     return wordnet
 
 
-def _check(predictions: Sequence[Sentences], references: Sequence[Sequence[Sentences]]) -> None:
+def _check_references(predictions: Sequence[Sentences], references: References) -> None:
     """Raise a `ValueError` if the lengths differ, or a prediction has no reference or an empty one."""
     if len(predictions) != len(references):
         raise ValueError(f"{len(predictions)} predictions but {len(references)} lists of references")

@@ -85,8 +85,7 @@ class RougeReward(Reward):
     def _scores(self, hypotheses: list[str], references: list[str], language: str) -> list[float]:
         """Return the F1 of each pair of a hypothesis and a reference, in [0, 1]."""
         if self.variant == "rougeL":  # a faster computation with the same result
-            scores = rouge_l_texts(hypotheses, references, self.stem, language)
-            return [score.fmeasure for score in scores]
+            return [score.fmeasure for score in rouge_l_texts(hypotheses, references, self.stem, language)]
         options = {"variants": (self.variant,), "stem": self.stem, "language": language}
         pairs = zip(hypotheses, references)
         return [rouge_scores([text], [[reference]], **options)[self.variant].fmeasure for text, reference in pairs]
@@ -157,10 +156,10 @@ class LengthTarget(Reward):
 
 
 class EntityCoverage(Reward):
-    """Share of the entities of the document that a text names, or of the text's own that the document has.
+    """Share of the document's entities that a text names, or of the text's entities that the document has.
 
-    An entity is, without a tagger, a word with a digit, or one in upper case that does not begin a sentence. For models
-    over lower-cased words, only numbers are. Without entities, the reward is 0 for `source` and 1 for `summary`.
+    Without a tagger, a word with a digit is an entity, and one in upper case that does not begin a sentence. In the
+    lower-cased texts of some models, only numbers are. Without entities, the reward is 0 for `source`, 1 for `summary`.
 
     Args:
         of: `source`: the document's entities that the text names (recall); `summary`: the text's entities that the
@@ -181,11 +180,11 @@ class EntityCoverage(Reward):
         recall = self.of == "source"  # otherwise precision
         entities_of = {text: entities(text) for text in set(inputs.sources if recall else inputs.texts)}
         for text, source in zip(inputs.texts, inputs.sources, strict=True):
-            with_entities, covering = (source, text) if recall else (text, source)
-            words = {word.casefold() for word in _WORD.findall(covering)}
+            with_entities, searched = (source, text) if recall else (text, source)
+            searched_words = {word.casefold() for word in _WORD.findall(searched)}
             names = entities_of[with_entities]
             without_entities = 0.0 if recall else 1.0
-            rewards.append(len(names & words) / len(names) if names else without_entities)
+            rewards.append(len(names & searched_words) / len(names) if names else without_entities)
         return rewards
 
 
@@ -262,7 +261,7 @@ def _rouge_l(
     units: Callable[[Any], list],
     number: Callable[[Any], int] | None = None,
 ) -> list[Score]:
-    """Return ROUGE-L of each pair; `units` splits a text, and `number` maps units to integers if they are not any."""
+    """Return ROUGE-L of each pair; `units` splits a text, and `number` maps units that are not integers to integers."""
     if len(hypotheses) != len(references):
         raise ValueError(f"{len(hypotheses)} hypotheses but {len(references)} references")
     scores = []
@@ -273,7 +272,8 @@ def _rouge_l(
             expected = units(reference)
             if not expected:
                 raise ValueError(f"reference {len(scores)} is empty")
-            masks, full = position_masks(map(number, expected) if number else expected)  # bit vectors for the LCS
+            # bit vectors of the positions of each unit, and of all positions, for the longest common subsequence
+            masks, full = position_masks(map(number, expected) if number else expected)
         predicted = units(hypothesis)
         length = lcs_length(map(number, predicted) if number else predicted, masks, full)
         scores.append(score_of(length, len(predicted), len(expected)))

@@ -87,7 +87,7 @@ def signature(
 ) -> str:
     """Return how a score was computed, such as "rougeLsum|stem:porter|tok:rouge|split:given|refs:best|precis:0.1.0".
 
-    `splitter` is the name of what splits texts into sentences; "given" if the texts were lists of sentences.
+    `splitter` is the name of what splits texts into sentences, "given" for lists; the rest are as in `rouge_scores`.
     """
     _check_options((variant,), multi_reference)
     words = vocabulary(stem, language, wordnet)
@@ -145,7 +145,7 @@ def _scores(
     words: Vocabulary,
     index: int | None = None,
 ) -> dict[str, Score]:
-    """Return `rouge_scores` with a vocabulary; messages name the prediction by its `index`, if there are several."""
+    """Return `rouge_scores` by a vocabulary; errors name the prediction by its `index`, unless it is the only one."""
     _check_options(tuple(variants), multi_reference)
     if isinstance(prediction, str) or isinstance(references, str):
         raise TypeError(f"ROUGE takes lists of sentences; {_where(index)} or its references are a text")
@@ -155,17 +155,17 @@ def _scores(
     by_sentence = "rougeLsum" in variants
     hypothesis = _encode(prediction, words, by_sentence)
     counted = [*variants, "rouge1"] if multi_reference == "best_rouge1" else variants
-    counts = []  # counts of all variants, for each reference
+    counts = []  # for each reference, hits and numbers of units of each variant
     for number, reference in enumerate(references):
         if isinstance(reference, str):
             raise TypeError(f"ROUGE takes lists of sentences; reference {number} of {_where(index)} is a text")
         target = _encode(reference, words, by_sentence)
-        if not any(target):
+        if not any(target):  # no sentence has a word
             if not has_text(reference):
                 raise ValueError(f"reference {number} of {_where(index)} is empty")
-            warn_without_words(words.language)
+            warn_without_words(words.language)  # the text may be in another language
         counts.append(count(counted, hypothesis, target))
-    if multi_reference == "best_rouge1":
+    if multi_reference == "best_rouge1":  # keep one reference for all variants
         counts = [max(counts, key=lambda by_variant: score_of(*by_variant["rouge1"]).fmeasure)]
     return {variant: _combine([by_variant[variant] for by_variant in counts], multi_reference) for variant in variants}
 
@@ -180,7 +180,7 @@ def _where(index: int | None) -> str:
 
 
 def _combine(counts: list[Counts], multi_reference: str) -> Score:
-    """Combine the counts of a prediction against each reference into one score; see `rouge_scores` for the options."""
+    """Combine the hits and numbers of units of each reference into one score; see `rouge_scores` for the options."""
     if len(counts) == 1:
         return score_of(*counts[0])
     if multi_reference == "pooled":

@@ -40,9 +40,9 @@ class EntailmentModel(PairClassifier):
         return super().probabilities(pairs)[:, self.order]
 
     def matrices(self, summaries: Sequence[Sentences], sources: Sequence[Sentences]) -> list[Tensor]:
-        """Return P(label) of all pairs of M source and N summary sentences of each document, [3, M, N], without blanks.
+        """Return P(label) of all pairs of M source and N summary sentences of each document, [3, M, N].
 
-        The labels are `LABELS`. Raises a `ValueError` if the lengths differ, or a source has no sentence.
+        The labels are `LABELS`; blank sentences are left out. A `ValueError` if lengths differ or a source is empty.
         """
         if len(summaries) != len(sources):
             raise ValueError(f"{len(summaries)} summaries but {len(sources)} sources")

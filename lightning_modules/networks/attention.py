@@ -1,5 +1,7 @@
 """Additive attention with coverage, in memory independent of the size of its tanh layer."""
 
+from itertools import product
+
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
@@ -38,7 +40,7 @@ class _AdditiveEnergy(torch.autograd.Function):
         ctx.save_for_backward(projected, query, *([] if coverage is None else [coverage]), w_c, v)
         energy, v = query.new_empty(*query.shape[:2], projected.shape[1]), v.to(query.dtype)
         buffer = None  # of the tanh layer; parts of the same size share it
-        for b, k in _parts(projected, query):
+        for b, k in _parts(projected, query):  # slices of documents and of summaries, which bound the buffer's size
             part_coverage = None if coverage is None else coverage[b, k]
             if buffer is not None and buffer.shape[:2] != query[b, k].shape[:2]:
                 buffer = None
@@ -52,8 +54,8 @@ class _AdditiveEnergy(torch.autograd.Function):
     def backward(ctx, grad: Tensor):
         projected, query, *optional_coverage, w_c, v = ctx.saved_tensors
         coverage = optional_coverage[0] if optional_coverage else None
-        grad, weight = grad.to(query.dtype), v.to(query.dtype)
         grad_projected, grad_query, grad_v = torch.zeros_like(projected), torch.empty_like(query), torch.zeros_like(v)
+        grad, v = grad.to(query.dtype), v.to(query.dtype)
         grad_coverage = None if coverage is None else torch.empty_like(coverage)
         grad_w_c = None if coverage is None else torch.zeros_like(w_c)
         one = query.new_ones(())  # `addcmul` takes a tensor
@@ -63,11 +65,11 @@ class _AdditiveEnergy(torch.autograd.Function):
             grad_v += torch.mv(inner.flatten(0, 2).T, grad[b, k].flatten())
             # d tanh = 1 - tanh^2, times the gradient; the factor v is applied after the sums, to smaller tensors
             torch.addcmul(one, inner, inner, value=-1, out=inner).mul_(grad[b, k].unsqueeze(-1))
-            grad_query[b, k] = inner.sum(2) * weight
-            grad_projected[b].addcmul_(inner.sum(1) if inner.shape[1] > 1 else inner.squeeze(1), weight)
+            grad_query[b, k] = inner.sum(2) * v
+            grad_projected[b].addcmul_(inner.sum(1) if inner.shape[1] > 1 else inner.squeeze(1), v)  # no copy if k = 1
             if coverage is not None:
-                grad_coverage[b, k] = inner @ (w_c.to(weight.dtype) * weight)
-                grad_w_c += torch.mv(inner.flatten(0, 2).T, part_coverage.flatten().to(weight.dtype)) * weight
+                grad_coverage[b, k] = inner @ (w_c.to(v.dtype) * v)
+                grad_w_c += torch.mv(inner.flatten(0, 2).T, part_coverage.flatten().to(v.dtype)) * v
         return grad_projected, grad_query, grad_coverage, grad_w_c, grad_v
 
 
@@ -87,11 +89,8 @@ def _parts(projected: Tensor, query: Tensor) -> list[tuple[slice, slice]]:
     max_summaries = max_elements // max(1, projected.shape[1] * A)  # S may be 0
     documents = max(1, min(B, max_summaries // K))
     summaries = max(1, min(K, max_summaries))
-    return [
-        (slice(b, b + documents), slice(k, k + summaries))
-        for b in range(0, B, documents)
-        for k in range(0, K, summaries)
-    ]
+    starts = product(range(0, B, documents), range(0, K, summaries))
+    return [(slice(b, b + documents), slice(k, k + summaries)) for b, k in starts]
 
 
 class CoverageAttention(nn.Module):
@@ -102,18 +101,18 @@ class CoverageAttention(nn.Module):
         e_i = v^T tanh(W_h h_i + W_s d + b + w_c c_i),    a = softmax(e)
 
     The projection W_h h does not depend on the decoder state, so the caller computes it once per document (`project`)
-    and passes it in at every step. The sizes are the widths of encoder states h, decoder state d and tanh layer.
+    and passes it in at every step. `memory_size`, `query_size` and `hidden_size` are the widths of h, d and tanh(...).
     """
 
     def __init__(self, memory_size: int, query_size: int, hidden_size: int, coverage: bool = True) -> None:
         super().__init__()
-        self.project = nn.Linear(memory_size, hidden_size, bias=False)
-        self.query = nn.Linear(query_size, hidden_size)
-        self.coverage = nn.Parameter(torch.empty(hidden_size)) if coverage else None
-        self.score = nn.Parameter(torch.empty(hidden_size))
+        self.project = nn.Linear(memory_size, hidden_size, bias=False)  # W_h
+        self.query = nn.Linear(query_size, hidden_size)  # W_s and b
+        self.coverage = nn.Parameter(torch.empty(hidden_size)) if coverage else None  # w_c
+        self.score = nn.Parameter(torch.empty(hidden_size))  # v
         for vector in (self.coverage, self.score):
             if vector is not None:
-                nn.init.xavier_uniform_(vector.data.view(1, -1))  # which takes matrices only
+                nn.init.xavier_uniform_(vector.data.view(1, -1))  # as a matrix, because Xavier needs two dimensions
 
     def forward(
         self, query: Tensor, projected: Tensor, mask: Tensor, coverage: Tensor | None, gate: float = 1.0

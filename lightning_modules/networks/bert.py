@@ -11,7 +11,7 @@ from lightning_modules.networks.passages import Reader
 from lightning_modules.networks.transformer import EncoderLayer
 
 # The modules of `EncoderLayer` in the files of Hugging Face
-_NAMES = {
+_STORED_NAMES = {
     "attention.query": "attention.self.query",
     "attention.key": "attention.self.key",  # without its bias, which does not change attention
     "attention.value": "attention.self.value",
@@ -24,7 +24,7 @@ _NAMES = {
 
 
 class BertReader(Reader):
-    """`Reader` of a BERT in a folder, not to be trained; its states equal those of `Reader.pretrained` in eval mode.
+    """Frozen BERT encoder, loaded from a folder, with the interface and the states of `Reader.pretrained` in eval mode.
 
     The folder has config.json and model.safetensors of a BERT with absolute positions and GELU.
     """
@@ -32,7 +32,8 @@ class BertReader(Reader):
     def __init__(self, folder: str | Path) -> None:
         config = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
         size, heads, inner = (config[name] for name in ("hidden_size", "num_attention_heads", "intermediate_size"))
-        super().__init__(nn.Module(), size, config["max_position_embeddings"], config["type_vocab_size"])
+        no_model = nn.Module()  # `Reader` takes a model of Hugging Face, in whose place `forward` uses the layers below
+        super().__init__(no_model, size, config["max_position_embeddings"], config["type_vocab_size"])
         weights = load_file(Path(folder) / "model.safetensors")
         with torch.device("meta"):  # without initial values, which take time and are replaced below
             self.layers = nn.ModuleList(
@@ -40,15 +41,14 @@ class BertReader(Reader):
                 for _ in range(config["num_hidden_layers"])
             )
             self.norm = nn.LayerNorm(size)
-        _assign(self.norm, weights, {"": "embeddings.LayerNorm"})
+        _assign(self.norm, weights, {"": "embeddings.LayerNorm"})  # "" is the module itself
         for number, layer in enumerate(self.layers):
-            _assign(layer, weights, {name: f"encoder.layer.{number}.{stored}" for name, stored in _NAMES.items()})
+            _assign(layer, weights, {part: f"encoder.layer.{number}.{name}" for part, name in _STORED_NAMES.items()})
         for module in self.modules():
             if isinstance(module, nn.LayerNorm):
                 module.eps = config["layer_norm_eps"]
-        self.words, self.positions, self.kinds = (
-            weights[f"embeddings.{name}_embeddings.weight"] for name in ("word", "position", "token_type")
-        )
+        names = ("word", "position", "token_type")
+        self.words, self.positions, self.kinds = (weights[f"embeddings.{name}_embeddings.weight"] for name in names)
         self.eval().requires_grad_(False)
 
     def forward(self, ids: Tensor, mask: Tensor, segments: Tensor | None = None) -> Tensor:

@@ -120,7 +120,7 @@ def all_log_probs(output: nn.Linear, words: int, outputs: CopyOutputs, source: T
     """
     logits = output_layer.vocabulary_logits(outputs.features, output.weight, output.bias)        # [..., V]
     logits[..., words:] = float("-inf")
-    vocabulary = logits.log_softmax(-1)
+    vocabulary = logits.log_softmax(-1)  # log P_vocab
     if outputs.gate is None:
         return vocabulary
     vocabulary = pad(vocabulary, (0, size - vocabulary.shape[-1]), value=float("-inf"))          # [..., size]
@@ -145,10 +145,9 @@ class PermittedMixture(NamedTuple):
     """Distribution of the next token over the extended vocabulary, renormalized over permitted tokens.
 
     P(w) is proportional to p_gen P_vocab(w) + (1 - p_gen) sum_{i: w_i = w} a_i at permitted tokens. The distribution
-    over all tokens is not built. A beam search compares the best words of the vocabulary with the words of the
-    document alone, in a third of the time (V = 50,000, one thread). Drawing a token takes three random numbers: for
-    the word of the vocabulary, for the source position, and for whether the first or the second is taken, with the
-    probability of generating. It takes a third of the time of drawing from all tokens.
+    over all tokens is not built, which saves two thirds of the time (V = 50,000, one thread). A beam search compares
+    only the best words of the vocabulary with the words of the document. Drawing a token takes three random numbers,
+    for a word of the vocabulary, for a source position, and for the choice between these two.
     """
 
     logits: Tensor  # -inf at forbidden words, [B, K, words]
@@ -163,22 +162,23 @@ class PermittedMixture(NamedTuple):
     def of(cls, layer: DecodingLayer, outputs: CopyOutputs, source: Tensor, forbidden: Tensor | None = None) -> Self:
         """Compute the distribution of one decoder step, with outputs [B, K, ...] and extended ids [B, S].
 
-        The layer has a row for each word. Forbidden ids are [B, K, F]; negative ids, and None, forbid nothing.
+        The layer has a row for each word. Up to F ids are forbidden, [B, K, F]; negative ids, and None, forbid nothing.
         """
         logits = layer.logits(outputs.features)                                                  # [B, K, words]
         if forbidden is None:
             total = logits.logsumexp(-1)
             return cls(logits, None, total, torch.zeros_like(total), outputs.attention, outputs.gate, source)
         forbidden = forbidden.sort(-1).values                                                    # [B, K, F]
-        repeated = pad(forbidden[..., 1:] == forbidden[..., :-1], (1, 0))  # counted once in the sum below
+        repeated = pad(forbidden[..., 1:] == forbidden[..., :-1], (1, 0))  # so that `excluded` counts each id once
         is_word = (forbidden >= 0) & (forbidden < layer.size)  # neither padding nor an OOV word
         columns = forbidden.masked_fill(~is_word, 0)
+        # log-sum-exp over forbidden words
         excluded = logits.gather(-1, columns).masked_fill(~is_word | repeated, float("-inf")).logsumexp(-1)  # [B, K]
         # add -inf at forbidden words, and 0 at word 0 for other ids: a selection of words would wait for the GPU
-        lowered = torch.zeros_like(columns, dtype=logits.dtype).masked_fill(is_word, float("-inf"))
-        logits.scatter_add_(-1, columns, lowered)
+        addends = torch.zeros_like(columns, dtype=logits.dtype).masked_fill(is_word, float("-inf"))
+        logits.scatter_add_(-1, columns, addends)
         probabilities = logits.softmax(-1)
-        # log-sum-exp as the largest logit less its log-probability, which saves a pass of exponentials over all words
+        # of permitted words: the largest logit less its log-probability, which saves a pass of exponentials over all
         permitted = (logits.amax(-1) - probabilities.amax(-1).log()).nan_to_num(torch.finfo(logits.dtype).min)  # [B, K]
         readable = (source[:, None, :, None] != forbidden.unsqueeze(2)).all(-1)                  # [B, K, S]
         copied = outputs.attention.masked_fill(~readable, 0)
@@ -209,8 +209,8 @@ class PermittedMixture(NamedTuple):
         repeated = first != torch.arange(source.shape[-1], device=source.device)
         # the best words of the vocabulary count at their first source position if the document has them
         is_source_word = (words.unsqueeze(-1) == source.unsqueeze(2)).any(-1)                    # [B, K, C]
-        absent = torch.cat([is_source_word | logits.isneginf(), repeated], -1)
-        return ids, mix_log_probs(generated, mass, self.gate.unsqueeze(-1)).masked_fill(absent, float("-inf"))
+        excluded = torch.cat([is_source_word | logits.isneginf(), repeated], -1)
+        return ids, mix_log_probs(generated, mass, self.gate.unsqueeze(-1)).masked_fill(excluded, float("-inf"))
 
     def most_probable(self, first: Tensor) -> Tensor:
         """Return the most probable token of each sample, [B, K]; `first` as in `candidates`."""
@@ -229,16 +229,17 @@ class PermittedMixture(NamedTuple):
         return torch.where(uniform < generate, word, self.source.gather(1, position))
 
     def log_probs(self, tokens: Tensor) -> Tensor:
-        """Return log P of extended ids, [B, K, n] -> [B, K, n]; -inf at forbidden tokens."""
+        """Return log P of extended ids (from V on, out-of-vocabulary words), [B, K, n]; -inf at forbidden tokens."""
         in_vocabulary = tokens < self.logits.shape[-1]
-        logits = self.logits.gather(-1, tokens.masked_fill(~in_vocabulary, 0))
+        logits = self.logits.gather(-1, tokens.masked_fill(~in_vocabulary, 0))  # any valid id; masked in the next line
+        # less the log-sum-exp of permitted words: log P among the permitted words of the vocabulary
         generated = logits.masked_fill(~in_vocabulary, float("-inf")) - self.total.unsqueeze(-1)
-        if self.gate is None:
+        if self.gate is None:  # a model that does not copy
             return generated
         mass = copied_mass(self.copied.unsqueeze(2), self.source.unsqueeze(1), tokens)           # [B, K, n]
         mixed = mix_log_probs(generated + self.share.unsqueeze(-1), mass, self.gate.unsqueeze(-1))
-        mixed = mixed - self._normalizer().unsqueeze(-1)
-        return mixed.masked_fill(generated.isneginf() & (mass == 0), float("-inf"))
+        mixed = mixed - self._normalizer().unsqueeze(-1)  # renormalize over permitted tokens
+        return mixed.masked_fill(generated.isneginf() & (mass == 0), float("-inf"))  # `mix_log_probs` clamps log 0
 
     def _normalizer(self) -> Tensor:
         """Return the log-probability of all permitted tokens together, [B, K]."""

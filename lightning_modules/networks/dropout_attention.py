@@ -44,7 +44,7 @@ def attention(
 
 
 def _bias(mask: Tensor | None, dtype: torch.dtype, heads: torch.Size) -> Tensor:
-    """Return a mask, broadcastable to [B, N, T, S], as a bias, [B N or 1, T or 1, S or 1]; `heads` is (B, N)."""
+    """Return a mask, broadcastable to [B, N, T, S], as a bias of scores, [B N or 1, T or 1, S or 1]; heads: (B, N)."""
     if mask is None:
         return torch.zeros(1, 1, 1, dtype=dtype)
     mask = mask[(None,) * (4 - mask.dim())]                                                  # four dimensions
@@ -64,28 +64,28 @@ class _DropoutAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, query: Tensor, key: Tensor, value: Tensor, bias: Tensor, dropout: float, scale: float) -> Tensor:
         ctx.dropout, ctx.scale = dropout, scale
-        ctx.seed = int(torch.empty((), dtype=torch.long).random_())  # from PyTorch's generator; draws the mask twice
+        ctx.seed = int(torch.empty((), dtype=torch.long).random_())  # to draw the same mask in the backward pass
         mixed = query.new_empty(*query.shape[:2], value.shape[-1])                               # [R, T, d]
         mask = Mask(dropout, ctx.seed)
         for part, scores, weights in _parts(query, key, 2):
-            _softmax(query[part], key[part], _rows(bias, part), scale, scores, weights)
-            weights *= mask.draw(scores)  # the scores are not needed any more
+            _softmax(query[part], key[part], _bias_of(part, bias), scale, scores, weights)
+            weights *= mask.draw(scores)  # into the memory of the scores, which are not needed any more
             torch.bmm(weights, value[part], out=mixed[part])
-        mixed *= mask.scale
+        mixed *= mask.scale  # of the weights that stay
         ctx.save_for_backward(query, key, value, bias, mixed)
         return mixed
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor):
-        """Compute, with weights P, mask M, W = P M c and G = grad V^T, d score = P (G M c - sum_s G W)."""
+        """Compute d score = P (G M c - sum_s G W), with weights P, mask M, its scale c, W = P M c and G = grad V^T."""
         query, key, value, bias, mixed = ctx.saved_tensors
         mask = Mask(ctx.dropout, ctx.seed)
         total = (grad * mixed).sum(-1, keepdim=True).mul_(ctx.scale)  # sum_s G W, because mixed = W V: [R, T, 1]
         grad = grad * mask.scale
         query_grad, key_grad, value_grad = (torch.empty_like(tensor) for tensor in (query, key, value))
         for part, scores, weights, score_grad in _parts(query, key, 3):
-            _softmax(query[part], key[part], _rows(bias, part), ctx.scale, scores, weights)      # P
+            _softmax(query[part], key[part], _bias_of(part, bias), ctx.scale, scores, weights)   # P
             undropped = mask.draw(scores)                                                        # M
             torch.bmm(grad[part] * ctx.scale, value[part].mT, out=score_grad)                    # G
             score_grad.mul_(undropped).sub_(total[part]).mul_(weights)                           # d score
@@ -102,15 +102,15 @@ def _softmax(query: Tensor, key: Tensor, bias: Tensor, scale: float, scores: Ten
     torch.softmax(scores, -1, out=out)
 
 
-def _rows(bias: Tensor, part: slice) -> Tensor:
+def _bias_of(part: slice, bias: Tensor) -> Tensor:
     return bias[part] if len(bias) > 1 else bias
 
 
 def _parts(query: Tensor, key: Tensor, buffers: int):
-    """Yield slices of r of the R heads of [R, T, d], each with buffers [r, T, S], whose memory all slices share."""
+    """Yield slices of r of the R heads, [R, T, d], each with so many `buffers`, [r, T, S], whose memory all share."""
     shape = (query.shape[1], key.shape[1])
-    rows = max(1, PART_ELEMENTS // max(1, shape[0] * shape[1]))  # r; a text may have no token
-    memory = query.new_empty(buffers, min(rows, len(query)), *shape)
-    for start in range(0, len(query), rows):
-        part = slice(start, min(start + rows, len(query)))
+    heads = max(1, PART_ELEMENTS // max(1, shape[0] * shape[1]))  # r; a text may have no token
+    memory = query.new_empty(buffers, min(heads, len(query)), *shape)
+    for start in range(0, len(query), heads):
+        part = slice(start, min(start + heads, len(query)))
         yield part, *memory[:, : part.stop - start]

@@ -57,7 +57,7 @@ class TiedOutput(nn.Module):
         def step(tokens: Tensor, state: State, memory: State, count: int | None):
             x, state = self.step(tokens, state, memory)  # [B, K, D]
             if count is None:  # sampling needs the probabilities of all tokens
-                return None, layer.logits(x).log_softmax(-1), state
+                return None, layer.logits(x).log_softmax(-1), state  # None: ids are the positions themselves
             return *best_words(x, layer, count), state
 
         return step
@@ -86,10 +86,9 @@ class EncoderDecoder(TiedOutput):
         super().__init__()
         self.embedding = nn.Embedding(vocab_size, size)
         nn.init.normal_(self.embedding.weight, std=size**-0.5)
-        options = {"size": size, "heads": heads, "feed_forward": feed_forward, "dropout": dropout, "norm": "pre"}
-        options |= {"activation": activation}
-        self.encoder = nn.ModuleList(EncoderLayer(**options) for _ in range(encoder_layers))
-        self.decoder = nn.ModuleList(DecoderLayer(**options) for _ in range(decoder_layers))
+        options = (size, heads, feed_forward, dropout, "pre", activation)
+        self.encoder = nn.ModuleList(EncoderLayer(*options) for _ in range(encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(*options) for _ in range(decoder_layers))
         self.encoder_norm, self.decoder_norm = nn.LayerNorm(size), nn.LayerNorm(size)
         self.dropout = Dropout(dropout)
         if output_bias:

@@ -30,7 +30,7 @@ class DecodingLayer(NamedTuple):
     """Output layer for many decoding steps, without gradient; on CPUs a batched product over slices of the vocabulary.
 
     The slices fit into caches, and threads share the batch: `best_words` takes 0.8 times the time of `linear`,
-    `logsumexp` and `topk` over the whole vocabulary (V = 50,000, H = 256, 32 rows, one thread or two).
+    `logsumexp` and `topk` over the whole vocabulary (V = 50,000, H = 256, batch of 32, one thread or two).
     """
 
     weight: Tensor  # 0 after the last word, [slices, H, words]
@@ -45,7 +45,7 @@ class DecodingLayer(NamedTuple):
             weight, bias = (tensor.to(torch.get_autocast_dtype(device)) for tensor in (weight, bias))
         if device != "cpu":
             return cls(weight.mT.unsqueeze(0), bias.view(1, 1, -1), size)
-        words = min(size, DECODING_WORDS)
+        words = min(size, DECODING_WORDS)  # in a slice; padding words fill the last slice, and have no probability
         weight, bias = pad(weight, (0, 0, 0, -size % words)), pad(bias, (0, -size % words), value=float("-inf"))
         return cls(weight.unflatten(0, (-1, words)).mT.contiguous(), bias.view(-1, 1, words), size)
 
@@ -109,24 +109,25 @@ def smoothed_log_probs(features: Tensor, weight: Tensor, bias: Tensor, targets: 
 
 
 class _LogProbs(torch.autograd.Function):
-    """log softmax(x W^T + b) at a target, and its mean over the vocabulary, in slices that are loaded once."""
+    """log softmax(x W^T + b) at a target, and its mean over V; the vocabulary is read once, one slice at a time."""
 
     @staticmethod
     def forward(ctx, features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return log P of targets [N] and the mean of log P, [N] each; see `smoothed_log_probs`."""
         ctx.dtypes = weight.dtype, bias.dtype  # of the gradients; under autocast, the product has another dtype
         weight, bias = weight.to(features.dtype), bias.to(features.dtype)
-        ctx.parts = _slices(len(features), len(weight), features.device)
-        maxima, sums, stored, target_logits, totals = [], [], [], 0, 0
+        ctx.parts = _vocabulary_slices(len(features), len(weight), features.device)
+        maxima, normalizers, stored = [], [], []  # of each slice; `stored`: exp(logits - maximum)
+        target_logits = totals = 0
         for part in ctx.parts:
             logits = upcast_half(torch.addmm(bias[part], features, weight[part].T))      # [N, words]
-            column, inside = _columns(part, targets)
+            column, inside = _columns_in(part, targets)
             target_logits = target_logits + logits.gather(-1, column).masked_fill(~inside, 0)  # [N, 1]
-            totals = totals + logits.sum(-1)                                             # [N]
+            totals = totals + logits.sum(-1)                                             # for the mean, [N]
             maxima.append(logits.amax(-1, keepdim=True))                                 # [N, 1]
             stored.append(logits.sub_(maxima[-1]).exp_())                                # for the backward pass
-            sums.append(stored[-1].sum(-1, keepdim=True).log_() + maxima[-1])            # log-sum-exp of the slice
-        normalizer = torch.stack(sums).logsumexp(0)                                      # [N, 1]
+            normalizers.append(stored[-1].sum(-1, keepdim=True).log_() + maxima[-1])     # log-sum-exp, [N, 1]
+        normalizer = torch.stack(normalizers).logsumexp(0)                               # of all slices, [N, 1]
         ctx.save_for_backward(features, weight, bias, targets, normalizer, torch.stack(maxima), *stored)
         return (target_logits - normalizer).squeeze(-1), totals / len(weight) - normalizer.squeeze(-1)
 
@@ -143,7 +144,7 @@ class _LogProbs(torch.autograd.Function):
             # exponentials times exp(maximum - normalizer) are P
             factor = negative_sum * (maximum - normalizer).exp()                         # [N, 1]
             grad = torch.addcmul(grad_each, exponentials, factor)                        # d logits, [N, words]
-            column, inside = _columns(part, targets)
+            column, inside = _columns_in(part, targets)
             grad.scatter_add_(-1, column, inside * grad_target.unsqueeze(-1))
             grad_bias[part] = grad.sum(0)
             grad = grad.to(features.dtype)
@@ -152,14 +153,14 @@ class _LogProbs(torch.autograd.Function):
         return grad_features.to(features.dtype), grad_weight, grad_bias, None
 
 
-def _slices(rows: int, size: int, device: torch.device) -> list[slice]:
+def _vocabulary_slices(rows: int, size: int, device: torch.device) -> list[slice]:
     """Cut a vocabulary of `size` words into slices, for each of which the logits of all rows are computed at once."""
     max_elements = SLICE_ELEMENTS.get(device.type, SLICE_ELEMENTS["cuda"])
     words = max(256, max_elements // max(1, rows))  # 256 keep products of many rows fast; a batch may have no row
     return [slice(start, min(start + words, size)) for start in range(0, size, words)]
 
 
-def _columns(part: slice, targets: Tensor) -> tuple[Tensor, Tensor]:
+def _columns_in(part: slice, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Return the columns of targets [N] in a slice (any if they are outside), and whether they are inside, [N, 1]."""
     column = (targets - part.start).unsqueeze(1)
     return column.clamp(0, part.stop - part.start - 1), (column >= 0) & (column < part.stop - part.start)

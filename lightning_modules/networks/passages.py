@@ -70,12 +70,8 @@ class Reader(nn.Module):
         disable_progress_bar()
         config = AutoConfig.from_pretrained(name)
         # model families name these options differently
-        options = {
-            "hidden_dropout_prob": dropout,
-            "dropout": dropout,
-            "attention_probs_dropout_prob": attention_dropout,
-            "attention_dropout": attention_dropout,
-        }
+        options = dict.fromkeys(("hidden_dropout_prob", "dropout"), dropout)
+        options |= dict.fromkeys(("attention_probs_dropout_prob", "attention_dropout"), attention_dropout)
         for option, value in options.items():
             if value is not None and hasattr(config, option):
                 setattr(config, option, value)
@@ -101,9 +97,10 @@ class Reader(nn.Module):
         return cls(model, size, None, segments)
 
     def export(self, folder: Path, tokenizer: Any) -> dict[str, str]:
-        """Write a pretrained encoder and its tokenizer to `folder`/encoder; result of `Summarizer.export`.
+        """Write a pretrained encoder and its tokenizer to `folder`/encoder, and return the new value in the config.
 
-        It is empty for an encoder from scratch, and for one of an encoder-decoder, which cannot be saved alone.
+        The result of `Summarizer.export` is empty, and nothing is written, for an encoder from scratch, and for one of
+        an encoder-decoder, which cannot be saved without its decoder.
         """
         if isinstance(self.model, ScratchEncoder) or self.model.config.is_encoder_decoder:
             return {}

@@ -22,8 +22,8 @@ class PretrainedEncoderDecoder(nn.Module):
     """PEGASUS, BART, T5 or another sequence-to-sequence model, decoded by the suite's beam search.
 
     The parameters keep their names in `model`, so that released checkpoints load unchanged and `model.save_pretrained`
-    writes a standard checkpoint. The decoder reads `prefix_length` (0 or 1) symbols before `start`, by default as the
-    family of the model does.
+    writes a standard checkpoint. The decoder reads `prefix_length` symbols before `start`, by default 1 for BART and
+    LED, else 0.
     """
 
     def __init__(self, model: PreTrainedModel, prefix_length: int | None = None) -> None:
@@ -33,7 +33,7 @@ class PretrainedEncoderDecoder(nn.Module):
             raise ValueError(f"{config.model_type} is not an encoder-decoder with a decoder_start_token_id")
         pretrained_attention.use_dropout_attention(model)
         self.model = model
-        self.shares_documents = pretrained_attention.share_documents(model)
+        self.shares_documents = pretrained_attention.share_documents(model)  # otherwise `_of_each_input` repeats them
         self.prefix_length = int(config.model_type in _OPENED) if prefix_length is None else prefix_length
 
     @property
@@ -83,7 +83,7 @@ class PretrainedEncoderDecoder(nn.Module):
         inputs = inputs.flatten(0, -2)                                                       # [B K, T]
         states = self._of_each_input(states, len(inputs) // len(states))
         inputs = F.pad(inputs, (self.prefix_length, 0), value=self.model.config.decoder_start_token_id)
-        return self._run(states, mask, inputs, None, False).logits[:, self.prefix_length :].flatten(0, 1)
+        return self._run(states, mask, inputs, past=None, use_cache=False).logits[:, self.prefix_length :].flatten(0, 1)
 
     def log_probs(
         self, states: Tensor, mask: Tensor, inputs: Tensor, target: Tensor, rows: Tensor, words: int
@@ -102,7 +102,7 @@ class PretrainedEncoderDecoder(nn.Module):
         """Return the initial state and the memory of decoding, see `EncoderDecoder.begin`."""
         first = torch.full_like(mask[:, :1], self.model.config.decoder_start_token_id, dtype=torch.long)
         # one step fills the cache with the keys and values of the documents, and of the first symbol
-        cache = self._run(states, mask, first, None, True).past_key_values
+        cache = self._run(states, mask, first, past=None, use_cache=True).past_key_values
         state: State = {}
         memory: State = {"mask": mask}
         for number, layer in enumerate(cache.cross_attention_cache.layers):
@@ -114,10 +114,11 @@ class PretrainedEncoderDecoder(nn.Module):
         return state, memory
 
     def stepper(self, words: int):
-        """Return the step function of decoding, see `decoding.beam_search.Step`."""
+        """Return the step function of decoding over the first `words` ids, see `decoding.beam_search.Step`."""
 
         def step(tokens: Tensor, state: State, memory: State, count: int | None):
             logits, state = self.step(tokens, state, memory)
+            # None instead of candidate ids: log P of all words, whatever the `count` of candidates
             return None, upcast_half(logits[..., :words]).log_softmax(-1), state
 
         return step
@@ -132,7 +133,7 @@ class PretrainedEncoderDecoder(nn.Module):
         states = documents["keys0"].new_zeros(1, 1, 1)
         states = states.expand(len(documents["keys0"]), mask.shape[1], self.model.get_encoder().config.hidden_size)
         cache = EncoderDecoderCache(hypotheses, _cache(documents))
-        outputs = self._run(states, mask, tokens.flatten().unsqueeze(1), cache, True)
+        outputs = self._run(states, mask, tokens.flatten().unsqueeze(1), past=cache, use_cache=True)
         next_state: State = {}
         for number, layer in enumerate(outputs.past_key_values.self_attention_cache.layers):
             next_state[f"keys{number}"] = layer.keys.unflatten(0, (B, K))

@@ -29,16 +29,16 @@ def attention_of(config: PretrainedConfig) -> str:
 def use_dropout_attention(model: PreTrainedModel) -> None:
     """Replace PyTorch's attention, and the one of MPNet, by `dropout_attention.attention`; others stay."""
     for layer in model.modules():
-        if type(layer).__name__ == "MPNetSelfAttention":
-            layer.forward = partial(_attend_at_once, layer)
-    if attention_of(model.config) != "sdpa":
+        if type(layer).__name__ == "MPNetSelfAttention":  # which does not use the `AttentionInterface`
+            layer.forward = partial(_mpnet_attention, layer)
+    if attention_of(model.config) != "sdpa":  # PyTorch's
         return
     AttentionInterface.register(NAME, _forward)
     AttentionMaskInterface.register(NAME, sdpa_mask)
     model.set_attn_implementation(NAME)
 
 
-def _attend_at_once(
+def _mpnet_attention(
     layer: nn.Module,
     hidden_states: Tensor,
     attention_mask: Tensor | None = None,
@@ -70,7 +70,7 @@ def _forward(
 ) -> tuple[Tensor, None]:
     """Return the attention of one layer, [B, T, N, d], in the form of the `AttentionInterface` of `transformers`.
 
-    PyTorch's kernel serves all cases for which `dropout_attention` is not made or brings nothing.
+    PyTorch's kernel serves calls without dropout, for which `attention` brings nothing, and those it does not support.
     """
     is_plain = attention_mask is not None and options.get("position_bias") is None  # neither causal nor T5
     has_equal_heads = key.shape[1] == query.shape[1]  # no grouped-query attention

@@ -22,9 +22,9 @@ def bidirectional(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> Recurrence:
     """Run a one-layer bidirectional LSTM, `batch_first`; the result equals that for a packed sequence.
 
     On a CPU, the backward pass over a packed sequence of rows of different lengths fills a buffer of the size of all
-    gates at each step, so that its time is quadratic in the length. There each direction runs over padded rows instead,
-    the backward one over rows reversed within their lengths. Padding comes last in both directions. At padding the
-    forget gate is held open and the input gate closed, so that the cell keeps its value.
+    gates at each step, so that its time is quadratic in the length. A CPU therefore runs each direction over padded
+    rows, the backward one over rows reversed within their lengths, so that padding comes last in both. `_one_direction`
+    holds the forget gate open and the input gate closed at padding, so that the cell keeps its value.
 
     The inputs are [B, T, D]; the lengths of rows are 1 to T, [B], on the CPU.
     """
@@ -34,19 +34,19 @@ def bidirectional(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> Recurrence:
     mask = positions < lengths.unsqueeze(1)                                          # [B, T]
     reversal = torch.where(mask, lengths.unsqueeze(1) - 1 - positions, positions)    # [B, T], its own inverse
     rows = torch.arange(len(lengths))
-    # an additional input marks padding
+    # an additional input feature marks padding for `_one_direction`
     inputs = torch.cat([inputs, (~mask).unsqueeze(-1).to(inputs)], -1)               # [B, T, D + 1]
     weights = _weights(lstm)
     half = len(weights) // 2  # the weights of the forward direction come first
     forward, forward_cell = _one_direction(lstm, inputs, weights[:half])
     backward, backward_cell = _one_direction(lstm, inputs[rows.unsqueeze(1), reversal], weights[half:])
-    hidden = torch.stack([direction[rows, lengths - 1] for direction in (forward, backward)])
+    hidden = torch.stack([direction[rows, lengths - 1] for direction in (forward, backward)])  # [2, B, H]
     states = torch.cat([forward, backward[rows.unsqueeze(1), reversal]], -1)
     return Recurrence(states.masked_fill(~mask.unsqueeze(-1), 0), hidden, torch.stack([forward_cell, backward_cell]))
 
 
 def packed(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> Recurrence:
-    """Run the LSTM over a packed sequence, sorted here on the CPU, as PyTorch's sorting waits for a copy to the GPU."""
+    """Run the LSTM over a packed sequence. Lengths are sorted here, on the CPU: PyTorch would wait for the GPU."""
     order = lengths.argsort(descending=True)
     to_sorted = order.to(inputs.device, non_blocking=True)
     to_original = order.argsort().to(inputs.device, non_blocking=True)
@@ -58,10 +58,10 @@ def packed(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> Recurrence:
 
 def _one_direction(lstm: nn.LSTM, inputs: Tensor, weights: list[Tensor]) -> tuple[Tensor, Tensor]:
     """Return the states [B, T, H] and the last cell [B, H] of one direction; the last input feature marks padding."""
-    # weights of the padding mark: close the input gate, open the forget gate
-    gates = weights[0].new_zeros(4, lstm.hidden_size)  # input gate, forget gate, cell, output gate
-    gates[0], gates[1] = -_SATURATING, _SATURATING
-    weights = [torch.cat([weights[0], gates.view(-1, 1)], 1), *weights[1:]]          # [4 H, D + 1], and the others
+    input_weight, *others = weights                                                  # [4 H, D], and hidden and biases
+    gates = input_weight.new_zeros(4, lstm.hidden_size)  # input gate, forget gate, cell, output gate
+    gates[0], gates[1] = -_SATURATING, _SATURATING  # the padding mark closes the input gate, opens the forget gate
+    weights = [torch.cat([input_weight, gates.view(-1, 1)], 1), *others]             # [4 H, D + 1], and the others
     zero = inputs.new_zeros(1, len(inputs), lstm.hidden_size)
     states, _, cell = one_layer_lstm(lstm, inputs, (zero, zero), weights)
     return states, cell[0]

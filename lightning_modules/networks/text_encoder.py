@@ -47,7 +47,7 @@ def plan_windows(length: int, size: int) -> Windows:
     starts = torch.cat([starts, torch.tensor([last])]) if length else starts                 # [W], none if empty
     # borders lie halfway between the centers of neighbors; on a tie, -0.25 prefers the earlier window
     borders = (starts[:-1] + starts[1:] + size) / 2 - 0.25                                   # [W - 1]
-    return Windows(starts, size, torch.searchsorted(borders, torch.arange(length).float()))
+    return Windows(starts, size, window=torch.searchsorted(borders, torch.arange(length).float()))
 
 
 def plan_disjoint_windows(length: int, size: int) -> Windows:
@@ -60,7 +60,7 @@ def plan_disjoint_windows(length: int, size: int) -> Windows:
         return plan_windows(length, size)  # a single window
     first_boundary = int(torch.randint(size // 2 + 1, size + 1, ()))
     starts = torch.cat([torch.tensor([0]), torch.arange(first_boundary, length, size)])      # [W]
-    return Windows(starts, size, torch.searchsorted(starts[1:], torch.arange(length), right=True))
+    return Windows(starts, size, window=torch.searchsorted(starts[1:], torch.arange(length), right=True))
 
 
 class WindowedEncoder(nn.Module):
@@ -86,7 +86,7 @@ class WindowedEncoder(nn.Module):
         return plan_windows(length, self.max_tokens)
 
     def forward(self, documents: Sequence[Tensor]) -> list[Tensor]:
-        """Encode documents of any length: token ids [T] or features [T, F] -> token vectors [T, D] of each."""
+        """Encode documents of any length: token ids [T] or features of words [T, F] -> token vectors [T, D] of each."""
         plans = [self.plan(len(document)) for document in documents]
         windows = []
         for document, plan in zip(documents, plans):
@@ -100,7 +100,7 @@ class WindowedEncoder(nn.Module):
                 encoded[i] = vectors
         results, remaining = [], iter(encoded)
         for document, plan in zip(documents, plans):
-            # the tokens begin to end of a document take their vectors from its window at start
+            # the window from `start` on gives the tokens from `begin` to before `end` of the document their vectors
             parts = [next(remaining)[begin - start : end - start] for start, begin, end in plan.ranges()]
             results.append(torch.cat(parts) if parts else torch.zeros(0, self.size, device=document.device))
         return results

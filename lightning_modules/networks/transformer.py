@@ -25,7 +25,7 @@ class KeyValues(NamedTuple):
 
 
 def sinusoidal(length: int, size: int, device: torch.device | None = None, start: int = 0) -> Tensor:
-    """Return sinusoidal position embeddings (section 3.5) of T = `length` positions from `start` on, [T, D].
+    """Return the sinusoidal embeddings (Vaswani et al. 2017) of T = `length` positions from `start` on, [T, D].
 
         PE[p, 2i] = sin(p / 10000^(2i/D)),   PE[p, 2i + 1] = cos(p / 10000^(2i/D)),
 
@@ -49,7 +49,7 @@ def ensure_nonempty(mask: Tensor) -> Tensor:
 
 
 class MultiHeadAttention(nn.Module):
-    """Multi-head attention, softmax(Q K^T / sqrt(D / N) + bias) V for each of N heads (section 3.2).
+    """Multi-head attention, softmax(Q K^T / sqrt(D / N) + bias) V for each of N heads (Vaswani et al. 2017).
 
     D, the width of queries and output, is a multiple of N, else a `ValueError`. Dropout is on the attention weights.
     """

@@ -60,7 +60,7 @@ class PointerGenerator(CopyingSummarizer):
         )  # fmt: skip
         self.has_pointer = pointer
         self.has_coverage = coverage
-        self.coverage_gate = float(coverage)
+        self.coverage_gate = float(coverage)  # 1 to attend with coverage, 0 without; `CoverageAnnealing` changes both
         self.loss_weights["coverage"] = float(coverage)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
@@ -73,11 +73,12 @@ class PointerGenerator(CopyingSummarizer):
         checkpoint["coverage_gate"] = self.coverage_gate
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restore the coverage gate, or add coverage to the weights of a model without it that training starts from.
+        """Restore `coverage_gate` (0 before `CoverageAnnealing` turns coverage on, then 1) when a run continues.
 
-        As in section 4 of the paper, a trained pointer-generator gets coverage with the initial values of w_c.
+        A run that starts from the weights of another one keeps its gate. If that model had no coverage, w_c keeps its
+        initial values: as in section 4 of the paper, a trained pointer-generator gets coverage.
         """
-        if checkpoint.get("start") and self.has_coverage:  # `StartFrom` starts training from weights of another run
+        if checkpoint.get("start") and self.has_coverage:  # set by `StartFrom`: the weights are those of another run
             w_c = self.network.attention.coverage.detach()
             checkpoint["state_dict"].setdefault("network.attention.coverage", w_c)
         super().on_load_checkpoint(checkpoint)
@@ -89,9 +90,9 @@ class PointerGenerator(CopyingSummarizer):
         return self.network(batch.source, batch.lengths, target_input, self.coverage_gate)
 
     def decoder_step(self, words: Tensor, state: State, memory: State) -> tuple[CopyOutputs, State]:
-        """Run one step of the network for the previous words [B, K]."""
+        """Run one step of the network after the words [B, K]; return what defines the next word, and the new state."""
         word_inputs = self.network.feed_word(self.network.embedding(words))          # [B, K, E]
-        network_memory = Memory(*(memory[name] for name in Memory._fields))  # without what copying adds
+        network_memory = Memory(*(memory[name] for name in Memory._fields))  # `memory` also has tensors for copying
         inputs, attention, _, next_state = self.network.step(
             word_inputs, DecoderState(**state), network_memory, self.coverage_gate
         )
@@ -99,14 +100,14 @@ class PointerGenerator(CopyingSummarizer):
         return CopyOutputs(features, attention, gate), next_state._asdict()
 
     def loss_terms(self, batch: PointerGeneratorBatch) -> dict[str, Tensor]:
-        """Return `nll` and, with coverage, `coverage`: means over each target, then over documents."""
-        decoded = self.decode(batch, batch.target_input.unsqueeze(1))
+        """Return `nll` and, with coverage, `coverage`: means over each target, then over documents. Log mean p_gen."""
+        decoded = self.decode(batch, batch.target_input.unsqueeze(1))  # K = 1 target per document
         lengths, real = batch.target_lengths, batch.target != PAD                    # [B]; True at tokens, [B, T]
         log_probs = self.target_log_probs(batch, decoded, batch.target.unsqueeze(1), batch.target_rows)
         terms = {"nll": -(log_probs.squeeze(1).sum(1) / lengths).mean()}
         if self.has_coverage:
             terms["coverage"] = (decoded.overlap.squeeze(1).masked_fill(~real, 0).sum(1) / lengths).mean()
-        if decoded.gate is not None and trainer_of(self) is not None:
+        if decoded.gate is not None and trainer_of(self) is not None:  # without a trainer, nothing is logged
             p_gen = decoded.gate.detach().squeeze(1).sigmoid().masked_fill(~real, 0)  # [B, T]
             mean_p_gen = (p_gen.sum(1) / lengths).mean()
             if self.training:

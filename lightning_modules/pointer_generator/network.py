@@ -58,18 +58,18 @@ class PointerGeneratorNetwork(nn.Module):
         H, E = hidden_size, embedding_size
         self.embedding = nn.Embedding(vocab_size, E)
         self.encoder = nn.LSTM(E, H, batch_first=True, bidirectional=True)
-        self.reduce_hidden, self.reduce_cell = nn.Linear(2 * H, H), nn.Linear(2 * H, H)
-        self.feed_word, self.feed_context = nn.Linear(E, E), nn.Linear(2 * H, E, bias=False)
+        self.reduce_hidden, self.reduce_cell = nn.Linear(2 * H, H), nn.Linear(2 * H, H)  # both directions -> decoder
+        self.feed_word, self.feed_context = nn.Linear(E, E), nn.Linear(2 * H, E, bias=False)  # sum: input of a step
         self.decoder = nn.LSTMCell(E, H)
-        self.attention = CoverageAttention(2 * H, 2 * H, 2 * H, coverage)
-        self.combine = nn.Linear(3 * H, H)
+        self.attention = CoverageAttention(2 * H, 2 * H, 2 * H, coverage)  # the query is [cell; hidden]
+        self.combine = nn.Linear(3 * H, H)  # of [hidden; context]
         self.output = nn.Linear(H, vocab_size)
-        self.pointer = nn.Linear(4 * H + E, 1) if pointer else None
+        self.pointer = nn.Linear(4 * H + E, 1) if pointer else None  # p_gen from [context; cell; hidden; input]
         self.dropout = Dropout(dropout)
         self._initialize(embedding_std)
 
     def _initialize(self, std: float) -> None:
-        """Initialize as the authors' code: LSTMs uniformly in +-0.02, forget bias 1; embedding and output normally."""
+        """Initialize as the authors: LSTMs uniformly in +-0.02, forget bias 1; others by truncated normal or Xavier."""
         for lstm in (self.encoder, self.decoder):
             for name, parameter in lstm.named_parameters():
                 if "bias" in name:
@@ -78,7 +78,7 @@ class PointerGeneratorNetwork(nn.Module):
                     nn.init.uniform_(parameter, -0.02, 0.02)
                 if "bias_ih" in name:
                     parameter.data[parameter.numel() // 4 : parameter.numel() // 2] = 1  # forget gate, second of four
-                if "bias_hh" in name:  # PyTorch's second bias, stays 0
+                if "bias_hh" in name:  # PyTorch's second bias of each gate, which the authors' LSTM lacks, stays 0
                     parameter.requires_grad_(False)
         for weight in (self.embedding.weight, self.output.weight, self.output.bias):
             nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)

@@ -39,11 +39,10 @@ def edu_attention(network: DiscourseLED, edus: int, **encoding) -> EduAttention:
     def record(module: LEDWindowAttention, arguments: tuple, keywords: dict, output: tuple) -> None:
         """Forward hook: compute the attention of a layer again from its input, since it is never stored."""
         hidden = arguments[0] if arguments else keywords["hidden_states"]  # [1, T, D]
-        layer: LayerView = keywords["attention_mask"]
-        token_edu = encoding["discourse"].token_edu[0].masked_fill(layer.view.is_global[0], -1)
+        layer: LayerView = keywords["attention_mask"]  # which `LEDWindowAttention` takes in place of a mask
+        token_edu = encoding["discourse"].token_edu[0].masked_fill(layer.view.is_global[0], -1)  # global ones: no EDU
         table = None if layer.table is None else layer.table()
-        with_and_without = (between_edus(module, hidden, layer.view, t, token_edu, edus) for t in (table, None))
-        layers.append(tuple(with_and_without))
+        layers.append(tuple(between_edus(module, hidden, layer.view, t, token_edu, edus) for t in (table, None)))
 
     modules = [layer.self_attn.longformer_self_attn for layer in network.encoder.layers]
     hooks = [module.register_forward_hook(record, with_kwargs=True) for module in modules]
@@ -65,14 +64,14 @@ def between_edus(
     of_edu = torch.nn.functional.one_hot(token_edu + 1, edus + 1)[:, 1:].to(hidden.dtype)  # [T, E]
     total = hidden.new_zeros(module.heads, edus, edus)
     for start in range(0, hidden.shape[1], _ROWS):
-        rows = torch.arange(start, min(start + _ROWS, hidden.shape[1]), device=hidden.device)
+        rows = torch.arange(start, min(start + _ROWS, hidden.shape[1]), device=hidden.device)  # positions of queries
         weights = weights_of(module, hidden, view, table, rows)  # [H, Q, T]
         total += torch.einsum("qa,hqt,tb->hab", of_edu[rows], weights, of_edu)
     return total / of_edu.sum(0).clamp(min=1).unsqueeze(-1)  # an EDU beyond the truncated text has no token
 
 
 def weights_of(module: LEDWindowAttention, hidden: Tensor, view: View, table: HeadTable | None, rows: Tensor) -> Tensor:
-    """Return the local attention weights of the tokens `rows`, [Q], of one document, [H, Q, T]; 0 at padding."""
+    """Return the local attention weights of Q tokens at positions `rows` in one document, [H, Q, T]; 0 at padding."""
     q = module.split(module.query, hidden)[0, :, rows] / math.sqrt(hidden.shape[-1] // module.heads)
     scores = (q @ module.split(module.key, hidden)[0].transpose(1, 2)).float()  # [H, Q, T]
     if table is not None:

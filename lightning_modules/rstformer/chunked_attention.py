@@ -35,7 +35,8 @@ class _Document:
         self.token_mask = token_mask[: self.length]
         self.hidden = (~token_mask | is_global)[: self.length]  # True at keys that are masked inside windows, bool [T]
         self.hidden_at = self.hidden.nonzero().flatten().tolist()  # their positions
-        self.edu, self.table, self.options = edu[: self.length], table, options       # [T], [H, E, 2b + 1]
+        # EDU of each token, -1 for none, [T]; discourse value of each EDU and each distance -b to b, [H, E, 2b + 1]
+        self.edu, self.table, self.options = edu[: self.length], table, options
 
     def chunks(self) -> Iterator[tuple[slice, slice]]:
         """Yield chunks of Q queries, and of the K keys inside the windows of these queries, as slices of positions."""
@@ -44,7 +45,7 @@ class _Document:
             yield slice(start, end), slice(max(0, start - side), min(self.length, end + side))
 
     def products(self, rows: Tensor, columns: Tensor, keys: slice) -> Tensor:
-        """Return rows [H, Q, D] times columns [H, T, D] of G global tokens and K keys, [H, Q, G + K], float32 or 64."""
+        """Return rows [H, Q, D] times columns [H, T, D] of G global tokens, then K keys, [H, Q, G + K], in float32+."""
         first, count = len(self.global_tokens), keys.stop - keys.start                # G, K
         out = rows.new_empty(*rows.shape[:2], first + count)
         torch.bmm(rows, columns[:, keys].transpose(1, 2), out=out[..., first:])
@@ -59,9 +60,9 @@ class _Document:
         return local + weights[..., :first] @ columns[:, self.global_tokens] if first else local
 
     def add_column_grad_(self, total: Tensor, weights: Tensor, rows: Tensor, keys: slice) -> None:
-        """Add weights^T @ rows to `total` (float32 or 64) in place: [H, Q, G + K], [H, Q, D] -> [H, T, D]."""
+        """Add weights^T @ rows to `total`, the gradient of k or v, in place: [H, Q, G + K], [H, Q, D] -> [H, T, D]."""
         first, transposed = len(self.global_tokens), weights.to(rows.dtype).transpose(1, 2)  # [H, G + K, Q]
-        if total.dtype == rows.dtype:
+        if total.dtype == rows.dtype:  # `total` is at least float32
             total[:, keys].baddbmm_(transposed[:, first:], rows)  # without a tensor for the product
         else:
             total[:, keys] += transposed[:, first:] @ rows
@@ -69,10 +70,11 @@ class _Document:
             total[:, self.global_tokens] += (transposed[:, :first] @ rows).to(total.dtype)
 
     def mask_(self, scores: Tensor, queries: slice, keys: slice) -> None:
-        """Mask in scores [H, Q, K] keys outside the window, padding, and global tokens, which have separate columns.
+        """Mask keys outside the window, padding, and global tokens in scores [H, Q, K], in place.
 
-        The mask is the lowest finite number instead of -inf, so that rows without keys (padding, a single global token)
-        stay finite. Only keys before the window of the last query or after the window of the first are compared.
+        Scores of global tokens are computed separately, see `products`. The mask is the lowest finite number instead of
+        -inf, so that the softmax of queries without a key (padding, a single global token) stays finite. Only the keys
+        at both ends are compared with the window: those between are inside the windows of all queries of the chunk.
         """
         window, lowest, device = self.options.window, torch.finfo(scores.dtype).min, scores.device
         i = torch.arange(queries.start, queries.stop, device=device)[:, None]         # [Q, 1]
@@ -80,7 +82,7 @@ class _Document:
         after = torch.arange(min(keys.stop, queries.start + window + 1), keys.stop, device=device)
         scores[..., : len(before)].masked_fill_(before < i - window, lowest)
         scores[..., scores.shape[-1] - len(after) :].masked_fill_(after > i + window, lowest)
-        if any(keys.start <= j < keys.stop for j in self.hidden_at):  # most chunks have none
+        if any(keys.start <= j < keys.stop for j in self.hidden_at):  # padding or global tokens; most chunks have none
             scores.masked_fill_(self.hidden[keys], lowest)
 
     def table_indices(self, queries: slice, keys: slice) -> tuple[int, Tensor, Tensor, Tensor] | None:
@@ -94,15 +96,15 @@ class _Document:
         in_edus = query_edus[query_edus >= 0]
         if self.table is None or not len(in_edus):
             return None
-        first, last = int(in_edus.min()), int(in_edus.max())
-        width = self.table.shape[-1]
+        first, last = int(in_edus.min()), int(in_edus.max())  # A = last - first + 1
+        width = self.table.shape[-1]  # 2b + 1 columns, for distances -b to b between EDUs
         column = key_edus - torch.arange(first, last + 1, device=key_edus.device)[:, None] + width // 2     # [A, K]
         within = (key_edus >= 0) & (column >= 0) & (column < width)
         row = torch.where(query_edus >= 0, query_edus - first, last - first + 1)                           # [Q]
         return first, row, column.clamp(0, width - 1), within
 
     def look_up(self, queries: slice, keys: slice) -> Tensor | None:
-        """Return the table at the tokens of a chunk, [H, Q, K], one lookup per EDU of queries; None without EDUs."""
+        """Return the table at a chunk, [H, Q, K], by a lookup for each of A EDUs of queries; None without EDUs."""
         if (indices := self.table_indices(queries, keys)) is None:
             return None
         first_edu, row, column, within = indices
@@ -110,13 +112,14 @@ class _Document:
         values = self.table[:, first_edu : first_edu + len(column)].gather(2, column.expand(len(self.table), -1, -1))
         values = values.masked_fill_(~within, keeps_score)                            # [H, A, K]
         values = torch.nn.functional.pad(values, (0, 0, 0, 1), value=keeps_score)     # [H, A + 1, K]
-        return values.index_select(1, row)
+        return values.index_select(1, row)  # `row` is A for queries in no EDU
 
     def look_up_gradient_(self, total: Tensor, grad: Tensor, queries: slice, keys: slice) -> None:
-        """Add the gradient of `look_up`, [H, Q, K], to `total`, the gradient of the table, [H, E, 2b + 1]."""
+        """Add the gradient of the result of `look_up`, [H, Q, K], to that of the table, `total`, [H, E, 2b + 1]."""
         if (indices := self.table_indices(queries, keys)) is None:
             return
         first_edu, row, column, within = indices
+        # for the A EDUs of the queries, as in `table_indices`
         is_in_edu = (row == torch.arange(len(column), device=row.device)[:, None]).to(grad.dtype)  # [A, Q]
         by_edu = (is_in_edu @ grad) * within                                          # sums over queries, [H, A, K]
         total[:, first_edu : first_edu + len(column)].scatter_add_(2, column.expand(len(total), -1, -1), by_edu)
@@ -155,7 +158,7 @@ class _Document:
     def backward_chunk_(
         self, q, k, v, out, grad, dq, dk, dv, dtable: Tensor | None, queries: slice, keys: slice
     ) -> None:
-        """Add the contribution of a chunk to dq, dk, dv, [H, T, D], and dtable in place; `grad` is d loss / d `out`."""
+        """Add a chunk's part to the gradients dq, dk, dv, dtable; `grad` is d loss / d `out`; all others [H, T, D]."""
         weights, values, old_scores = self.weights(q, k, queries, keys)  # computed again, because they are not stored
         grad = grad[:, queries]                                                              # [H, Q, D]
         self.add_column_grad_(dv, self.dropped(weights, queries), grad, keys)
@@ -165,13 +168,16 @@ class _Document:
         if values is not None:
             local = dscores[..., len(self.global_tokens) :]                                  # [H, Q, K]
             self.backward_through_table_(local, values, old_scores, dtable, queries, keys)
-        dq[:, queries] = self.weighted_sum(dscores, k, keys)
+        dq[:, queries] = self.weighted_sum(dscores, k, keys)  # a query is in one chunk only, a key in several
         self.add_column_grad_(dk, dscores, q[:, queries], keys)
 
     def backward_through_table_(
         self, grad, values, old_scores, dtable: Tensor | None, queries: slice, keys: slice
     ) -> None:
-        """Convert `grad` after the table's operation, [H, Q, K], to that before it in place, and add to `dtable`."""
+        """Turn `grad`, of the scores after the table's operation, into that of `old_scores` before it, in place.
+
+        These and `values` are [H, Q, K]. The gradient of the table is added to `dtable`, unless that is None.
+        """
         operation = self.options.operation
         is_kept = values.isnan() if operation == "replace" else None  # scores that the table does not replace
         if dtable is not None:
@@ -184,7 +190,10 @@ class _Document:
 
 
 class _WindowAttention(torch.autograd.Function):
-    """Autograd function that recomputes the weights of each chunk in the backward pass instead of storing them."""
+    """Autograd function that recomputes the weights of each chunk in the backward pass instead of storing them.
+
+    q, k, v and the result are [B, H, T, D], the masks and `edu` [B, T], the table [B, H, E, 2b + 1] or None.
+    """
 
     @staticmethod
     def documents(token_mask, is_global, edu, table: Tensor | None, options: _Options) -> Iterator[_Document]:
@@ -208,12 +217,13 @@ class _WindowAttention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad):
         q, k, v, table, token_mask, is_global, edu, out = ctx.saved_tensors
-        wide = torch.promote_types(q.dtype, torch.float32)  # keys, values and the table add up gradients of all chunks
+        # at least float32, as keys, values and the table add up the gradients of several chunks
+        wide = torch.promote_types(q.dtype, torch.float32)
         dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k, dtype=wide), torch.zeros_like(v, dtype=wide)
         dtable = None
         if ctx.needs_input_grad[3]:  # the table
             dtable = torch.zeros_like(table, dtype=torch.promote_types(table.dtype, torch.float32))
-        grad = grad.masked_fill(~token_mask[:, None, :, None], 0)
+        grad = grad.masked_fill(~token_mask[:, None, :, None], 0)  # the output is 0 at padding; [B, H, T, D]
         for n, document in enumerate(_WindowAttention.documents(token_mask, is_global, edu, table, ctx.options)):
             tensors = (q[n], k[n], v[n], out[n], grad[n], dq[n], dk[n], dv[n], None if dtable is None else dtable[n])
             with torch.autocast(q.device.type, enabled=False):  # the caller may have enabled it
@@ -227,21 +237,20 @@ class _WindowAttention(torch.autograd.Function):
 def chunked_attention(
     q: Tensor, k: Tensor, v: Tensor, view: View, table: HeadTable | None, window: int, dropout: float = 0.0
 ) -> Tensor:
-    """Return the Longformer attention of tokens that are not global, with discourse, [B, H, T, D]; 0 at padding.
+    """Return the sliding-window attention of Longformer with discourse, [B, H, T, D]; 0 at padding.
 
     Token i attends to token j if |i - j| <= window or j is global, and j is not padding. Time and memory are linear in
     T: scores, and the values of the table for pairs of tokens, are computed for one chunk of queries at a time, in the
     backward pass as well. A CPU computes one document at a time, without its padding; other devices all of them at once
-    (`batched_attention`). Global tokens are treated like all others. The queries q are divided by sqrt(D). Without a
-    table, attention is plain.
+    (`batched_attention`). Results at global tokens, which need `global_attention`, are left to the caller to replace.
+    The queries q are already divided by sqrt(D). Without a table of discourse values, attention is plain.
     """
     if q.device.type != "cpu":
         return batched_attention(q, k, v, view, table, window, dropout)
     seed = int(torch.randint(2**31, ())) if dropout else 0  # from the global generator, which runs are seeded by
-    operation = table.operation if table else None
+    operation, values = (table.operation, table.values) if table else (None, None)
     options = _Options(window=window, operation=operation, dropout=dropout, seed=seed, chunk=CHUNK)
-    with torch.autocast(q.device.type, enabled=False):
-        values = table.values if table else None
+    with torch.autocast(q.device.type, enabled=False):  # `_Document` chooses the dtype of each product itself
         return _WindowAttention.apply(q, k, v, values, view.token_mask, view.is_global, view.token_edu, options)
 
 
