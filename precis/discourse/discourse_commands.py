@@ -27,9 +27,9 @@ def parse(arguments: list[str]) -> None:
     CORPUS is the name of a corpus with its options (as in `precis corpus`), a data file, or text files and folders.
     """
     parser = _parse_options()
-    options = parser.parse_args(_with_corpus(arguments))
+    options = parser.parse_args(_corpus_as_option(arguments))
     if options.show:
-        from precis.discourse.parse import show
+        from precis.discourse.parse import show  # here, because it imports torch
 
         show(options)
         return
@@ -37,24 +37,26 @@ def parse(arguments: list[str]) -> None:
         raise UserError("--svg and --heat_map draw one document; pass --show")
     if options.out is None:
         raise UserError("precis parse needs --out with the folder of the parses; or --show for one document")
-    sys.argv = [sys.argv[0], "parse", *arguments]  # Lightning starts this command again for further devices
+    sys.argv = [sys.argv[0], "parse", *arguments]  # the command that Lightning runs again for each further device
     corpus = parser.instantiate_classes(options).corpus
     from precis.discourse.parse import parse_corpus
 
-    parse_corpus(corpus if corpus is not None else Texts(collect_texts(options.inputs, empty=True)), options)
+    if corpus is None:
+        corpus = Texts(collect_texts(options.inputs, empty=True))  # blank texts are allowed: they are left out
+    parse_corpus(corpus, options)
 
 
 def _parse_options() -> ArgumentParser:
     parser = ArgumentParser(prog="precis parse", description=parse.__doc__, exit_on_error=False)
     add = parser.add_argument
     add("inputs", nargs="*", type=str, help="text files, folders of .txt files; standard input if none")
-    load_classes(datamodules.corpora)
+    load_classes(datamodules.corpora)  # imports them, so that a corpus can be named by its class alone
     parser.add_subclass_arguments(Corpus, "corpus", required=False)
     add("--out", type=Path | None, default=None, help="folder of parses, created if needed")
     add("--parser", type=str, default="default", help=PARSER_HELP)
     add("--language", type=str, default="en", help=LANGUAGE_HELP)
     add("--rows", type=Literal["side", "nucleus"], default="side", help="which EDUs carry probability")
-    add("--band", type=PositiveInt, default=128, help="half-width of the band of stored relations, in EDUs")
+    add("--band", type=PositiveInt, default=128, help="maximum distance in EDUs of stored relations")
     add("--split", type=str | None, default=None, help="split of the corpus; all splits by default")
     add("--batch_size", type=PositiveInt, default=16, help="maximum number of documents in a batch")
     add("--batch_characters", type=PositiveInt, default=100_000, help="maximum number of characters in a batch, padded")
@@ -66,18 +68,18 @@ def _parse_options() -> ArgumentParser:
     add("--dry-run", action="store_true", help="estimate hours and size from a few documents; write nothing")
     add("--show", action="store_true", help="draw the tree of one document")
     add("--svg", type=Path | None, default=None, help="with --show: the tree as an image")
-    add("--heat_map", type=Path | None, default=None, help="with --show: PNG of the LDD over EDU pairs")
+    add("--heat_map", type=Path | None, default=None, help="with --show: PNG of probabilities by pair of EDUs")
     return parser
 
 
-def _with_corpus(arguments: list[str]) -> list[str]:
+def _corpus_as_option(arguments: list[str]) -> list[str]:
     """Replace the name of a corpus or a data file, if it is the first argument, by the corresponding options."""
-    first, *options = arguments or ["-"]  # as for standard input
+    first, *options = arguments or ["-"]  # without arguments, standard input is read
     if first in datamodules.corpora.__all__:
         return [f"--corpus={first}", *options]
     if first.startswith("-") or not is_records(Path(first)):
         return arguments
-    return ["--corpus=Files", f"--corpus.test={first}", *options]
+    return ["--corpus=Files", f"--corpus.test={first}", *options]  # as its only split
 
 
 def score_parser(arguments: list[str]) -> None:
@@ -96,6 +98,6 @@ def score_parser(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     if options.out is not None and options.out.is_file():
         raise UserError(f"--out {options.out}: a file; name a folder")
-    from precis.discourse.score_parser import print_scores
+    from precis.discourse.score_parser import print_scores  # here, because it imports torch
 
     print_scores(options, arguments)

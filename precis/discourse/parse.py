@@ -31,7 +31,7 @@ from precis.files.texts import collect_texts, documents_of
 
 _MAX_NAMED = 5  # number of documents left out that the report names
 _SAMPLE_BATCHES = 3  # number of batches that a dry run parses
-LARGEST_HEAT_MAP = 2000  # EDUs to each side
+LARGEST_HEAT_MAP = 2000  # maximum distance of two EDUs in a heat map
 _INTERRUPTED = 130  # exit status after Ctrl-C, as of a shell: 128 + SIGINT
 
 
@@ -56,34 +56,27 @@ def parse_corpus(corpus: Corpus, options: Namespace) -> None:
 
     A `UserError` if corpus, parser or cache cannot be used; after Ctrl-C, finished parses are in the cache.
     """
-    shard = task_of(options.shard)
+    shard = task_of(options.shard)  # this task's number and the number of tasks, which divide the documents
     cache = ParseCache(options.out)
     if not options.dry_run:
         cache.prepare()  # fail before loading a model
     parser = _load_and_announce(options.parser, options.rows, options.band)
     documents = CorpusDocuments(
-        corpus=corpus,
-        cache_dir=default_cache(),
-        splits=[options.split] if options.split else None,  # None: all splits
-        on_bad_record=options.on_bad_record,
-        num_proc=options.num_proc,
-        language=options.language,
-    )
+        corpus=corpus, cache_dir=default_cache(), splits=[options.split] if options.split else None,  # None: all splits
+        on_bad_record=options.on_bad_record, num_proc=options.num_proc, language=options.language,
+    )  # fmt: skip
     data = ParsingData(
-        documents=documents,
-        cache=cache,
-        parser=parser,
-        batch_size=options.batch_size,
-        batch_characters=options.batch_characters,
-        shard=shard,
-    )
+        documents=documents, cache=cache, parser=parser, shard=shard,
+        batch_size=options.batch_size, batch_characters=options.batch_characters,
+    )  # fmt: skip
     missing = set(data.missing())
     if options.dry_run:
         print(_estimate(parser, data, options) if missing else f"{cache.folder}: no document is missing", flush=True)
         return
     writer = ParseWriter(cache)
     start = monotonic()
-    if missing or "LOCAL_RANK" in os.environ:  # Lightning started this process for a further device: it waits for it
+    # With LOCAL_RANK, Lightning started this process for a further device, and the first process waits for it to join.
+    if missing or "LOCAL_RANK" in os.environ:
         _predict(parser, data, writer, options)
     if os.environ.get("LOCAL_RANK", "0") == "0":  # the first of several processes, or the only one
         print("\n".join(_report(documents, data, missing, monotonic() - start)), flush=True)
@@ -102,8 +95,8 @@ def _load_and_announce(name: str, rows: Rows, band: int) -> LightningModule:
 def _estimate(parser: LightningModule, data: ParsingData, options: Namespace) -> str:
     """Parse the first batches, of the longest documents, into a temporary cache; return a line of estimates for all."""
     options.devices = 1  # the estimate is in hours of one device
-    batches = data.predict_dataloader()
-    data.max_batches = _SAMPLE_BATCHES
+    batches = data.predict_dataloader()  # all, for their number of tokens
+    data.max_batches = _SAMPLE_BATCHES  # of the next loader, and of the one that `_predict` uses
     sample = data.predict_dataloader()
     with TemporaryDirectory() as folder:
         cache = ParseCache(Path(folder))
@@ -184,7 +177,7 @@ def _predict(parser: LightningModule, data: ParsingData, writer: ParseWriter, op
 
 def _report(documents: CorpusDocuments, data: ParsingData, missing: set[str], seconds: float) -> list[str]:
     """Return lines with counts, speed and cache size; `missing` has keys of documents that this task had to parse."""
-    cache, keys = data.cache, data.task()
+    cache, keys = data.cache, data.task()  # keys of this task's documents in the cache
     remaining = set(cache.missing(keys, deep=False))  # looked up, not read again and verified
     parsed = [key for key in keys if key in missing and key not in remaining]
     num_before = len(keys) - len(missing)
@@ -207,12 +200,12 @@ def _report(documents: CorpusDocuments, data: ParsingData, missing: set[str], se
 
 
 def show(options: Namespace) -> None:
-    """Parse the text that the arguments name, and draw it; a `UserError` if there are several texts, or none."""
+    """Carry out `precis parse --show`: parse one text, and draw its tree; a `UserError` if there is not exactly one."""
     texts = collect_texts(options.inputs)
     if len(texts) > 1:
         raise UserError(f"--show draws one document, and there are {len(texts)}; name one file")
     (document,) = documents_of(Texts(texts), options.language)
-    band = options.band
+    band = options.band  # maximum distance in EDUs of two EDUs whose relations are kept
     if options.heat_map is not None:  # a heat map has all pairs of EDUs, of which a text has at most as many as words
         band = min(LARGEST_HEAT_MAP, len(length_words(document.text)))
     parser = _load_and_announce(options.parser, options.rows, band)
@@ -229,7 +222,7 @@ def parse_document(document: Document, parser: LightningModule) -> tuple[ParseRe
 
 
 def draw(parse: DiscourseParse, request: ParseRequest, svg: Path | None = None, png: Path | None = None) -> None:
-    """Print the best tree in the width of the terminal, and write an SVG of it and a heat map as PNG if requested."""
+    """Print the best tree in the width of the terminal; write it as SVG, and the heat map as PNG, if requested."""
     texts = [request.text[start:end] for start, end in parse.edus.tolist()]
     tree = parse.best_tree()
     print(printable(draw_text(tree, texts, max(MIN_WIDTH, Console().width))))
@@ -243,12 +236,13 @@ def draw(parse: DiscourseParse, request: ParseRequest, svg: Path | None = None, 
 
 def nucleus_probabilities(parse: DiscourseParse) -> torch.Tensor:
     """Return p(EDU i is the nucleus of EDU j) under any relation, [E, E]; NaN more than `half_width` EDUs apart."""
-    size, half = parse.size, parse.half_width
+    size, half = parse.size, parse.half_width  # E, b
     pairs = torch.full((size, size), float("nan"))  # [E, E]
     row = torch.arange(size)[:, None].expand(-1, 2 * half + 1)  # [E, 2b + 1]: i
     column = row + torch.arange(-half, half + 1)  # [E, 2b + 1]: j
     in_text = (column >= 0) & (column < size)  # [E, 2b + 1]
-    pairs[row[in_text], column[in_text]] = parse.band(half).sum(-1)[in_text]  # summed over relations
+    probabilities = parse.band(half).sum(-1)  # [E, 2b + 1, relations] -> [E, 2b + 1]
+    pairs[row[in_text], column[in_text]] = probabilities[in_text]
     return pairs
 
 

@@ -63,7 +63,7 @@ def to_json_values(value: Any) -> Any:
 def gold_documents(
     path: Path, relations: Sequence[str], inventory: Inventory | None = None, language: str = "en"
 ) -> list[TreebankDocument]:
-    """Read a treebank, with binary trees and coarse relations of `inventory`, by default the one with `relations`."""
+    """Read a treebank, with binary trees and the coarse relations of `inventory`, by default the one that has these."""
     documents = read_treebank(path, language)
     if without_tree := [document.id for document in documents if document.tree is None]:
         more = f" and {len(without_tree) - 1} more have" if len(without_tree) > 1 else " has"
@@ -75,7 +75,7 @@ def gold_documents(
     if inventory is None:
         raise UserError(f"the parser's relations ({', '.join(relations)}) are none of {', '.join(INVENTORIES)}")
     coarse = coarsened(documents, inventory, where=str(path))
-    return [replace(document, tree=document.tree.binary()) for document in coarse if document.tree]
+    return [replace(document, tree=document.tree.binary()) for document in coarse if document.tree]  # all have one
 
 
 def _from_text(document: TreebankDocument, language: str) -> TreebankDocument:
@@ -85,14 +85,11 @@ def _from_text(document: TreebankDocument, language: str) -> TreebankDocument:
 
 
 def request_of(document: TreebankDocument, edus: bool = True) -> ParseRequest:
-    """Return the parse request of a document, with or without its EDUs."""
+    """Return the parse request of a document; without its EDUs, the parser predicts them."""
     return ParseRequest(
-        id=document.id,
-        text=document.text,
-        sentences=tuple(document.sentences),
-        paragraphs=tuple(document.paragraphs),
+        id=document.id, text=document.text, sentences=tuple(document.sentences), paragraphs=tuple(document.paragraphs),
         edus=tuple(document.edus) if edus else None,
-    )
+    )  # fmt: skip
 
 
 @torch.no_grad()
@@ -108,7 +105,7 @@ def watched(items: Sequence, description: str) -> Iterator:
 
 
 def score(options: Namespace) -> dict[str, Any]:
-    """Return the scores of a parser and of right-branching trees over gold EDUs and end to end, and what was scored."""
+    """Return the content of scores.json: scores of a parser and right-branching trees, on gold EDUs and end to end."""
     parser = load_parser(options.parser)
     parser.to("cuda" if torch.cuda.is_available() else "cpu")
     inventory = getattr(parser, "inventory", None)  # a right-branching parser has none
@@ -126,7 +123,7 @@ def score(options: Namespace) -> dict[str, Any]:
         "relations": len(parser.relations),
         "level": LEVEL,
         "resamples": resamples,
-        "decoding": getattr(getattr(parser, "reader", None), "decoding", None),  # of `DiscourseParser`
+        "decoding": getattr(getattr(parser, "reader", None), "decoding", None),  # only of a `DiscourseParser`
         "gold_edus": {system: parseval(predicted, gold, resamples=resamples) for system, predicted in trees.items()},
         "end_to_end": _end_to_end(parser, documents, name, resamples, options.language),
     }
@@ -139,9 +136,9 @@ def name_of(parser: str) -> str:
 
 
 def baseline_trees(documents: Sequence[TreebankDocument], gold: Sequence[Tree], relations: Sequence[str]) -> list[Tree]:
-    """Return right-branching trees; with relations other than GUM's, all nodes have the most frequent gold label."""
+    """Return right-branching trees with GUM's most frequent labels, or `gold`'s if `relations` are not those of GUM."""
     labels: dict[str, Label] = {}
-    if not {"elaboration", "joint"} <= set(relations):  # the default labels, within and between sentences
+    if not {"elaboration", "joint"} <= set(relations):  # the default labels of `right_branching`
         counts = Counter((span.nuclearity, span.relation) for tree in gold for span in tree.spans())
         most_frequent = counts.most_common(1)[0][0]
         labels = {"within": most_frequent, "between": most_frequent}
@@ -175,7 +172,7 @@ def intervals(
     """Return M scores, computed from counts that are summed over documents, with percentile bootstrap intervals.
 
     Args:
-        sums: the counts of each document, [D, K].
+        sums: K counts for each of D documents, such as of correct and predicted spans, [D, K].
         score: function from summed counts [..., K] to M scores [..., M]; NaN if undefined.
         resamples, seed: number of samples and seed of the bootstrap.
     """
@@ -196,13 +193,13 @@ def parseval(
     starts: Sequence[tuple[list[int], list[int]]] | None = None,
     resamples: int = RESAMPLES,
 ) -> dict[str, dict[str, Interval]]:
-    """Return S, N, R and F by variant; `starts` has offsets of predicted and gold EDUs, None if they are the same."""
+    """Return Parseval by variant and level (`LEVELS`); `starts` has predicted and gold EDU offsets, None if equal."""
     table = {}
     for variant in VARIANTS:
         counts = []
         for index, (predicted, gold_tree) in enumerate(zip(trees, gold, strict=True)):
-            edu_starts_of_both = starts[index] if starts else ()
-            counts.append(parseval_counts(predicted.spans(), gold_tree.spans(), variant, *edu_starts_of_both))
+            offsets = starts[index] if starts else ()  # two further arguments, or none
+            counts.append(parseval_counts(predicted.spans(), gold_tree.spans(), variant, *offsets))
         table[variant] = dict(zip(LEVELS, intervals(torch.stack(counts), parseval_scores, resamples)))
     return table
 

@@ -13,7 +13,7 @@ from precis.files.templates import template
 
 ROW, TOP = 26, 40  # height of a row of one line, and space above the first, in pixels
 LINE = 16  # height of each further line of a row
-MAX_STEP, MAX_TREE_WIDTH = 22, 700  # maximal distance between levels, and width of the whole tree
+MAX_STEP, MAX_TREE_WIDTH = 22, 700  # maximum distance between levels, and width of the whole tree
 LETTER, EDU_LETTER = 6.0, 7.2  # approximate width of a letter of a relation, and of an EDU, in pixels
 MARGIN, MIN_WIDTH = 12, 40  # pixels to the left of the root, and characters of a line of text
 
@@ -21,8 +21,8 @@ MARGIN, MIN_WIDTH = 12, 40  # pixels to the left of the root, and characters of 
 def draw_text(tree: Tree, edu_texts: Sequence[str], width: int = 100) -> str:
     """Draw a tree, binary or n-ary, as an outline with a line per node or EDU, each with N (nucleus) or S (satellite).
 
-    Nodes show relation, nuclearity and range of EDUs; EDUs show number and text, shortened to the width. If the
-    branches of a deep tree exceed half the width, their left part is replaced by the level.
+    Nodes show relation, nuclearity and range of EDUs; EDUs show number and text, shortened to the width (characters).
+    If the branches before a deep node exceed half the width, their left part is replaced by the node's level.
     """
     if width < MIN_WIDTH:
         raise ValueError(f"a tree needs a width of at least {MIN_WIDTH} characters, not {width}")

@@ -90,18 +90,18 @@ def compare_runs(
     split: str | None = None,
     language: str | None = None,
 ) -> Comparison:
-    """Return the comparison that `precis compare` prints, with its arguments; a `UserError` if runs do not allow it."""
-    runs = read_all(paths, split, language or "en")
+    """Return what `precis compare` prints, for the values of its options; a `UserError` if runs cannot be compared."""
+    runs = read_all(paths, split, language or "en")  # adds ROUGE where there are no scores
     if language is not None:
         for run in runs:
-            rescore(run, language)  # computes ROUGE again
+            rescore(run, language)  # replaces recorded ROUGE
     systems = systems_of(runs)
     index = comparisons.choose_baseline(systems, baseline)
     return comparisons.compare_systems(systems, comparisons.choose_measures(systems, metrics), index)
 
 
 def _source_texts(comparison: Comparison) -> tuple[dict[str, str], str | None]:
-    """Return documents by id from the corpus of the first run that has a config, and a warning if some are missing."""
+    """Return documents by id from the corpus of one run (all have the same), and a warning if some are missing."""
     run = next((run for system in comparison.systems for run in system.runs if run.config), None)
     if run is None:
         return {}, None
@@ -123,14 +123,14 @@ def _source_texts(comparison: Comparison) -> tuple[dict[str, str], str | None]:
 
 
 def as_json(comparison: Comparison) -> dict[str, Any]:
-    """Return a comparison as plain values, which `precis compare --json` prints."""
+    """Return a comparison as plain values for `precis compare --json`; `scores` has the mean, tests etc. by measure."""
     systems = []
     for system, cells in zip(comparison.systems, comparison.cells):
         runs = [{"path": str(run.path), "seed": run.seed} for run in system.runs]
         scores = {name: asdict(cell) for name, cell in zip(comparison.measures, cells)}
         systems.append({"name": system.name, "runs": runs, "scores": scores})
     return {
-        "documents": comparison.documents,
+        "documents": comparison.documents,  # their number
         "split": comparison.split,
         "baseline": comparison.systems[comparison.baseline].name,
         "systems": systems,
@@ -150,7 +150,7 @@ def show(comparison: Comparison, notes: list[str], console: Console) -> None:
         role = ", baseline" if index == comparison.baseline else ""
         title = f"{one_line(system.name)} ({counted(len(system.runs), 'seed')}{role})"
         console.print(Text(title, style="bold"), soft_wrap=True)  # rich would break lines at the terminal's width
-        for name, *numbers in [headers, *block]:
+        for name, *numbers in [headers, *block]:  # the line of headers has no name, and is dim
             columns = [name.ljust(widths[0]), *map(str.rjust, numbers, widths[1:])]
             console.print(Text(" ".join(columns).rstrip(), style="" if name else "dim"), soft_wrap=True)
         console.print()
@@ -185,7 +185,7 @@ class GroupedTable:
 
 
 def group_table(comparison: Comparison) -> GroupedTable:
-    """Return the systems of a comparison, grouped by the config keys in which they differ."""
+    """Return the systems of a comparison as rows, sorted by their values of the config keys in which they differ."""
     systems = comparison.systems
     differing = config_differences(systems)
     # A file of outputs has no config, so no values on axes; with many axes, the names of systems are easier to read.
@@ -202,7 +202,7 @@ def group_table(comparison: Comparison) -> GroupedTable:
 
 
 def to_csv(table: GroupedTable, notes: Sequence[str]) -> str:
-    """Return a CSV line for each system, with each number of each measure in a column; CSV has no place for notes."""
+    """Return a CSV line for each system, with each number of each measure in a column; `notes` are not written."""
     keys = [field.name for field in fields(Cell)]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -215,22 +215,22 @@ def to_csv(table: GroupedTable, notes: Sequence[str]) -> str:
 
 
 def to_latex(table: GroupedTable, notes: Sequence[str]) -> str:
-    """Return a table for the package `booktabs`, with a rule between groups; the notes are comments above it."""
-    best = table.best()
+    """Return a LaTeX table (booktabs), with a rule where the first axis changes, and notes as comments above it."""
+    best = table.best()  # {(row, column)}
     lines = [f"% {note}" for note in notes]
     lines.append(r"\begin{tabular}{" + "l" * len(table.axes) + "r" * (1 + len(table.measures)) + "}")  # 1 for seeds
     headers = [*table.axes, "seeds", *table.measures]
     lines += [r"\toprule", " & ".join(map(escape_latex, headers)) + r" \\", r"\midrule"]
     above: list[str] = []  # labels of the row above; empty in the first row
     for row_number, row in enumerate(table.rows):
-        if above and len(table.axes) > 1 and row.labels[0] != above[0]:  # a new group
+        if above and len(table.axes) > 1 and row.labels[0] != above[0]:
             lines.append(r"\midrule")
         texts = []
         for column, cell in enumerate(row.cells):
             spread = rf"\pm {cell.spread:.2f}" if cell.spread is not None else ""
             mean = f"${cell.mean:.2f}{spread}$"
             text = rf"\textbf{{{mean}}}" if (row_number, column) in best else mean
-            texts.append(text + ("$^{*}$" if cell.significant else ""))
+            texts.append(text + ("$^{*}$" if cell.significant else ""))  # the difference to the baseline
         shared = 0  # number of leading labels that equal those above and stay blank; the last label is always printed
         while shared < len(row.labels) - 1 and above and row.labels[shared] == above[shared]:
             shared += 1

@@ -34,9 +34,9 @@ def write_page(
 
 
 def page_data(
-    comparison: Comparison, notes: Sequence[str], documents: int, sources: Mapping[str, str]
+    comparison: Comparison, notes: Sequence[str], max_documents: int, sources: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the data of the page as plain values; the browser inserts texts as text nodes, which escapes them."""
+    """Return the data of the page as plain values; `sources` has texts by document id, which the browser escapes."""
     systems = []
     for system, cells in zip(comparison.systems, comparison.cells):
         runs = []
@@ -46,18 +46,18 @@ def page_data(
         lines = [cell_lines(cell) for cell in cells]
         significant = [cell.significant for cell in cells]
         systems.append({"name": system.name, "runs": runs, "cells": lines, "significant": significant})
-    settings = [system.runs[0].setting for system in comparison.systems]  # "–" where one lacks a key
+    settings = [system.runs[0].setting for system in comparison.systems]  # values by config key; some lack a key
     differing = config_differences(comparison.systems)
     return {
-        "baseline": comparison.baseline,
+        "baseline": comparison.baseline,  # an index of `systems`
         "measures": comparison.measures,
         "systems": systems,
-        "how": list(notes),
+        "how": list(notes),  # how the figures were computed
         "curves": curves(comparison.systems),
         "distributions": {name: distribution(comparison, name) for name in comparison.measures},
         "differences": {key: [as_flag(setting.get(key, "–")) for setting in settings] for key in differing},
-        "documents": document_data(comparison, documents, sources),
-        "allDocuments": comparison.documents,
+        "documents": document_data(comparison, max_documents, sources),
+        "allDocuments": comparison.documents,  # number of documents, including those not in the page
     }
 
 
@@ -95,28 +95,28 @@ def _histograms(arrays: Sequence[np.ndarray]) -> dict[str, Any]:
     return {"edges": edges.round(4).tolist(), "shares": shares, "means": means}
 
 
-def chosen_documents(comparison: Comparison, count: int) -> list[int]:
-    """Return indices of all N documents, or of `count`, evenly spaced from similar to different scores of systems."""
-    measure = comparison.measures[0]
+def chosen_documents(comparison: Comparison, max_count: int) -> list[int]:
+    """Return indices of up to `max_count` documents, evenly spaced from similar to different scores of systems."""
+    measure = comparison.measures[0]  # one decides, and so do the first runs, whose outputs the page has
     first_runs = [system.runs[0].measures[measure] for system in comparison.systems]
     scores = np.nan_to_num(np.stack(first_runs))  # [systems, N]
     ranking = np.argsort(scores.max(0) - scores.min(0), kind="stable")  # by the range of scores over systems
-    if len(ranking) <= count:
+    if len(ranking) <= max_count:
         return list(range(len(ranking)))
-    return sorted(ranking[np.linspace(0, len(ranking) - 1, count).round().astype(int)].tolist())
+    return sorted(ranking[np.linspace(0, len(ranking) - 1, max_count).round().astype(int)].tolist())
 
 
-def document_data(comparison: Comparison, count: int, sources: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the chosen documents: id, source, references, and outputs of each system's first run with scores."""
+def document_data(comparison: Comparison, max_count: int, sources: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return up to `max_count` documents: id, source, references, and the output of each system's first run, scored."""
     runs = [system.runs[0] for system in comparison.systems]
     documents = []
-    for index in chosen_documents(comparison, count):
+    for index in chosen_documents(comparison, max_count):
         outputs = []
         for run in runs:
             record = run.rows[index]
             scores = [_number(run.measures[name][index]) for name in comparison.measures]
             output = {"text": record["summary"], "scores": scores}
-            if record.get("copied") is not None and record.get("words") is not None:  # of models that can copy words
+            if record.get("copied") is not None and record.get("words") is not None:  # of models that copy words
                 output |= {"words": record["words"], "copied": record["copied"]}
             outputs.append(output)
         record = runs[0].rows[index]  # id and references are the same for all runs

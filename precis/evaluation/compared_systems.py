@@ -146,14 +146,14 @@ def read_all(paths: Sequence[Path], split: str | None = None, language: str = "e
     split = split or _shared_split(folders)
     runs: dict[Path, RunRecord] = {}
     for path, entries in labeled_runs.items():
-        # A run that is named by itself must have predictions: without them, `_read_run` raises an error.
-        with_predictions = [entry for entry in entries if entry[0] == path or _has_predictions(entry[0], split)]
+        # A run that is named by itself (`run == path`) must have predictions; without them, `_read_run` fails.
+        with_predictions = [(run, label) for run, label in entries if run == path or _has_predictions(run, split)]
         if not with_predictions:
             raise UserError(f"{path}: no point of this sweep has predictions yet; let `precis sweep` finish one")
         if lacking := len(entries) - len(with_predictions):
             print(f"{path}: {lacking} of {len(entries)} points have no predictions yet, left out", file=sys.stderr)
         for run, label in with_predictions:
-            runs.setdefault(run.resolve(), _read_run(run, label, split, language))
+            runs.setdefault(run.resolve(), _read_run(run, label, split, language))  # the first of duplicates stays
     run_by_split = {run.split: run for run in runs.values() if run.split is not None}
     if len(run_by_split) > 1:
         (first_split, first), (second_split, second), *_ = run_by_split.items()
@@ -184,7 +184,7 @@ def _shared_split(folders: Sequence[Path]) -> str:
 
 
 def _read_run(path: Path, label: str, split: str, language: str) -> RunRecord:
-    """Read a run folder, or a file of predictions of a run or of `precis baseline`; without scores, add ROUGE."""
+    """Read a run folder, or a file of predictions; add ROUGE if there are no scores. `label` is a sweep's or empty."""
     if not path.exists():
         raise UserError(f"{path}: no such folder; give a run, a sweep or a file of predictions")
     if path.is_dir():
@@ -194,11 +194,12 @@ def _read_run(path: Path, label: str, split: str, language: str) -> RunRecord:
         raise UserError(f"{path}: compare reads JSON Lines; give a .jsonl file with id, summary and references")
     else:
         predictions, folder = path, path.parent
-        is_of_run = path.name.startswith("predictions.") and (folder / "config.yaml").is_file()  # not of a baseline
+        # `precis baseline` may have written another file into the folder of a run.
+        is_of_run = path.name.startswith("predictions.") and (folder / "config.yaml").is_file()
         config = read_config(folder) if is_of_run else {}
     environment = folder / "environment.json"
     records = read_rows(predictions)
-    signatures = _signatures(predictions, predictions) or {}  # of the scores in the file itself, by `precis test`
+    signatures = _signatures(scores=predictions, predictions=predictions) or {}  # `precis test` scores in this file
     signatures = _add_evaluated(predictions, records, signatures)
     if not any(record.get("scores") for record in records):
         signatures |= _add_rouge(predictions, records, language)
@@ -219,7 +220,7 @@ def _signatures(scores: Path, predictions: Path) -> dict[str, str] | None:
 
 
 def _add_evaluated(path: Path, records: list[dict[str, Any]], signatures: dict[str, str]) -> dict[str, str]:
-    """Add scores that `precis evaluate` wrote, except those recorded with signatures; return all signatures."""
+    """Add scores by `precis evaluate` to `records`, where there is no score with a signature; return all signatures."""
     scores_file = scores_path(path)
     if not scores_file.is_file():
         return signatures
@@ -243,7 +244,7 @@ def _add_evaluated(path: Path, records: list[dict[str, Any]], signatures: dict[s
             recorded_scores = record.get("scores", {})
             missing = (name for name in numbers if name not in recorded_scores or name not in signatures)
             record["scores"] = recorded_scores | {name: numbers[name] for name in missing}
-    return evaluated | signatures
+    return evaluated | signatures  # recorded ones have precedence, as their scores
 
 
 def _add_rouge(path: Path, records: list[dict[str, Any]], language: str) -> dict[str, str]:
@@ -269,11 +270,11 @@ def flat_config(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 def systems_of(runs: Sequence[RunRecord]) -> list[System]:
     """Group runs that differ only in their seed into systems, and sort all their records as in the first run.
 
-    Two runs with the same setting and seed differ in code or environment, so each run of such a setting is a separate
-    system. A `UserError` if the documents of two runs differ.
+    If two runs have the same setting (config without seeds) and seed, they must differ in something else, such as the
+    code, so each run of this setting is a separate system. A `UserError` if the documents of two runs differ.
     """
     for run in runs[1:]:
-        _align(runs[0], run)
+        _align(runs[0], run)  # sorts the records of `run`
     groups: dict[str, list[RunRecord]] = {}  # runs by their setting; a file of predictions has none and is alone
     for run in runs:
         setting = json.dumps(run.setting, sort_keys=True) if run.config else str(run.path)
@@ -294,8 +295,9 @@ def _align(first: RunRecord, run: RunRecord) -> None:
     keys = [key for key in _differing_keys([first.setting, run.setting]) if key.startswith("data.")]
     remedy = "they cannot be compared; test all runs on the same documents"
     remedy += f" (their configs differ in {', '.join(keys)})" if keys else ""
+    # In both directions: ids of documents that `complete` has and `lacking` has not.
     for missing, complete, lacking in ((expected - by_id.keys(), first, run), (by_id.keys() - expected, run, first)):
-        if missing:  # ids of documents that `complete` has and `lacking` has not
+        if missing:
             documents = f"{counted(len(missing), 'document')} of {complete.path}, such as {min(missing, key=str)!r}"
             raise UserError(f"{lacking.path}: no predictions of {documents}; {remedy}")
     run.rows = [by_id[record["id"]] for record in first.rows]

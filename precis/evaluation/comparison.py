@@ -76,7 +76,7 @@ def compare_systems(systems: Sequence[System], measures: Sequence[str], baseline
             test = tests.get((index, column), {})  # none for the baseline
             system_cells.append(Cell(float(mean), number_or_none(low), number_or_none(high), spread, **test))
         cells.append(system_cells)
-    notes = _notes_on(systems, measures, len(scores[0][0]))
+    notes = _notes_on(systems, measures, documents=scores[0].shape[1])
     return Comparison(list(systems), baseline, measures=list(measures), cells=cells, notes=notes)
 
 
@@ -89,14 +89,15 @@ def _test_differences(
     """
     others = [index for index in range(len(systems)) if index != baseline]
     tested = np.array([name not in DESCRIPTIVE for name in measures])  # [M]
-    differences, testable = [], np.full((len(others), len(measures)), False)
+    differences, testable = [], np.full((len(others), len(measures)), False)  # testable: enough runs and documents
     for row, index in enumerate(others):
         pair = (systems[index], systems[baseline])
         fixed = (pair[0].is_fixed, pair[1].is_fixed)
         differences.append(significance.mean_difference(scores[index], scores[baseline], fixed))
-        shared = significance.keep_shared(scores[index], scores[baseline])[0]  # NaN where either system lacks a score
-        # Only a test between two fixed systems rests on documents alone, so only this one needs many of them.
-        documents_suffice = not all(fixed) or ((~np.isnan(shared[0])).sum(0) >= MIN_DOCUMENTS)  # by measure, or True
+        shared, _ = significance.keep_shared(scores[index], scores[baseline])  # NaN where either system lacks a score
+        counts = (~np.isnan(shared[0])).sum(0)  # documents with scores in all runs, [M]
+        # Only a test between two fixed systems (without seeds) rests on documents alone, and needs many of them.
+        documents_suffice = not all(fixed) or counts >= MIN_DOCUMENTS  # True, or [M]
         testable[row] = documents_suffice & all(system.is_fixed or len(system.runs) > 1 for system in pair)
 
     p_values = np.array([difference.p for difference in differences]).reshape(testable.shape)  # [others, M]
@@ -118,14 +119,14 @@ def _notes_on(systems: Sequence[System], measures: Sequence[str], documents: int
     if unknown:
         message = f"it is not recorded how the scores of {', '.join(unknown)} were computed"
         notes.append(f"{message}; `precis test` and `precis evaluate` record it")
-    for name in measures:
+    for name in measures:  # a signature is NAME|SETTINGS|precis:VERSION
         by_signature = {run.signatures[name]: run for run in runs if name in run.signatures}
         by_settings = {signature.partition("|precis:")[0]: run for signature, run in by_signature.items()}
         if len(by_settings) > 1:
             (first_settings, first), (second_settings, second), *_ = by_settings.items()
             problem = f"{name} was computed as {second_settings}, in {first.path} as {first_settings}"
             raise UserError(f"{second.path}: {problem}; run `precis test` on both with one version of the suite")
-        if len(by_signature) > 1:  # signatures that differ in their last part, the version of the suite
+        if len(by_signature) > 1:  # only the versions of the suite differ
             versions = ", ".join(sorted(signature.partition("|precis:")[2] for signature in by_signature))
             notes.append(f"{name} was computed by several versions of the suite: {versions}")
     counts = {system.name: len(system.runs) for system in systems}
@@ -152,8 +153,7 @@ def _seed_notes(systems: Sequence[System], documents: int) -> list[str]:
             "called significant: train more (`seeds: [1, 2, 3]` in a sweep)"
         )
     if fixed:
-        listed = ", ".join(fixed)
-        notes.append(f"without a run folder, taken as outputs that do not depend on a seed: {listed}")
+        notes.append(f"without a run folder, taken as outputs that do not depend on a seed: {', '.join(fixed)}")
     if len(fixed) > 1 and documents < MIN_DOCUMENTS:
         notes.append(
             f"too few documents ({documents}) for a test without seeds; no difference between outputs that do not "
@@ -178,7 +178,7 @@ def choose_measures(systems: Sequence[System], requested: str | None) -> list[st
 
 
 def choose_baseline(systems: Sequence[System], requested: Path | None) -> int:
-    """Return the index of the system that has this name or contains this run; 0 by default, a `UserError` if none."""
+    """Return the index of the system with the requested name or run, 0 by default; a `UserError` if there is none."""
     if requested is None:
         return 0
     for index, system in enumerate(systems):
@@ -186,8 +186,7 @@ def choose_baseline(systems: Sequence[System], requested: Path | None) -> int:
         if system.name == str(requested) or any(run.path.resolve() == requested.resolve() for run in system.runs):
             return index
     names = ", ".join(repr(system.name) for system in systems)
-    remedy = f"give one of them, or one of {names}"
-    raise UserError(f"--baseline {requested}: none of the runs that are compared; {remedy}")
+    raise UserError(f"--baseline {requested}: none of the runs that are compared; give one of them, or one of {names}")
 
 
 def cell_lines(cell: Cell) -> list[str]:
@@ -213,7 +212,7 @@ def cell_columns(cell: Cell) -> list[str]:
 
 
 def how_computed(comparison: Comparison) -> list[str]:
-    """Return the lines below the table: documents and split, what intervals and p-values are, lead-1, caveats."""
+    """Return the lines below the table: documents, intervals and tests, scores of the first sentence, and caveats."""
     split = f"the {comparison.split} split" if comparison.split else "a split that was not recorded"
     lines = [
         f"{counted(comparison.documents, 'document')} of {split}; in brackets 95 % intervals "
@@ -232,5 +231,5 @@ def how_computed(comparison: Comparison) -> list[str]:
     if comparisons and untested:
         lines.append(f"{' and '.join(untested)}: no direction is better, so there is no *")
     leads = [run.lead for system in comparison.systems for run in system.runs if run.lead]
-    lines += [describe_lead(lead) for lead in leads[:1]]  # lead-1 has the same scores in all runs
+    lines += [describe_lead(lead) for lead in leads[:1]]  # the first sentences have the same scores in all runs
     return lines + [f"note: {note}" for note in comparison.notes]

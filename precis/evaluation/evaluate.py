@@ -39,10 +39,10 @@ def evaluate(arguments: list[str]) -> None:
     targets = _targets(options)  # checked before scoring, which may take an hour
     digests = {path: file_digest(path) for path in targets}  # before reading: a file may change during an hour
     by_file = {path: _read(options, path) for path in targets}
-    predictions = _name_systems(by_file) if len(by_file) > 1 else [*next(iter(by_file.values()))]
+    predictions = _name_systems(by_file) if len(by_file) > 1 else list(*by_file.values())  # of the only file
     score_options = ScoreOptions(**{name: options[name] for name in ScoreOptions.__dataclass_fields__})
     evaluated = evaluate_predictions(predictions, options.metrics, score_options, options.resamples, options.seed)
-    uneven = uneven_systems(predictions)
+    uneven = uneven_systems(predictions)  # a note, or None
     results = {
         "files": [str(path) for path in targets],
         "scores_files": [str(target) for target in targets.values()],
@@ -73,18 +73,19 @@ def evaluate(arguments: list[str]) -> None:
 
 
 def _lead(predictions: Sequence[Prediction], paths: Collection[Path], options: ScoreOptions) -> dict[str, float]:
-    """Return ROUGE of lead-1, recorded by `precis test` or computed; empty if `options` are not those of tests."""
+    """Return ROUGE of first sentences (lead-1), recorded or computed; empty unless ROUGE's options are the defaults."""
     if any(getattr(options, name) != getattr(ScoreOptions(), name) for name in ROUGE_OPTIONS):
         return {}
-    recorded = [recorded_results(path).get("lead1") for path in paths]
-    if recorded[0] and options.language == "en":  # all files are about the same documents
-        return recorded[0]
+    recorded = recorded_results(next(iter(paths))).get("lead1")  # all files are about the same documents
+    if recorded and options.language == "en":  # in another language, ROUGE takes other words
+        return recorded
+    # By id, so that a document is scored once though several systems summarize it; all sentences are in one part.
     by_id = {p.id: Document(p.id, [p.document], p.references) for p in predictions if p.document is not None}
-    return lead_scores(by_id.values(), options.language)  # each document once, though several systems summarize it
+    return lead_scores(by_id.values(), options.language)
 
 
 def _targets(options: Namespace) -> dict[Path, Path]:
-    """Return by file of outputs the file of scores to write; a `UserError` if one is missing or cannot be written."""
+    """Return the file of scores to write by file of summaries; a `UserError` if these are missing or that cannot be."""
     paths = [Path(name) for name in options.files]
     if options.out and len(paths) > 1:
         raise UserError("--out names one file of scores; leave it out, to write scores beside each file")
@@ -100,7 +101,7 @@ def _targets(options: Namespace) -> dict[Path, Path]:
 
 
 def _name_systems(by_file: Mapping[Path, Sequence[Prediction]]) -> list[Prediction]:
-    """Return the outputs of several files in one list; an output without a system gets the name of its file."""
+    """Return the checked outputs of several files; an output without a system gets the name of its file."""
     predictions = []
     for path, file_predictions in by_file.items():
         name = path.name.split(".")[0]  # without suffixes, as of `led.scores.jsonl`
@@ -195,7 +196,7 @@ def _read(options: Namespace, path: Path) -> list[Prediction]:
 def _choose(
     requested: str | None, predictions: Sequence[Prediction], options: ScoreOptions
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the metrics to compute, and by metric why others cannot be, which is a `UserError` if one is requested."""
+    """Return the metrics to compute, and why each other one cannot be; a `UserError` if that one is requested."""
     names = list(METRICS) if requested is None else _names(requested)
     if not names:
         raise UserError(f"--metrics {requested!r} names no metric; there are {', '.join(METRICS)}")
@@ -247,7 +248,7 @@ def corpus_interval(corpus: CorpusScore, documents: Sequence[int], resamples: in
 
 
 def document_rows(predictions: Sequence[Prediction], values: Mapping[str, statistics.Array]) -> list[dict[str, Any]]:
-    """Return a record for the file of scores for each output: id, system if it has one, scores by measure or None."""
+    """Return the records of the file of scores, one for each output: id, system (if any), and scores by measure."""
     records = []
     for index, prediction in enumerate(predictions):
         system = {} if prediction.system is None else {"system": prediction.system}

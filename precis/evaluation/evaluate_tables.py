@@ -44,7 +44,7 @@ def show(result: Mapping[str, Any], console: Console) -> None:
     for note in result["notes"]:
         print(f"note: {note}")
     print(f"scores of every document: {', '.join(result['scores_files'])}")
-    if result["lead1"]:
+    if result["lead1"]:  # scores of first sentences, for comparison
         print(describe_lead(result["lead1"]))
     files = result["files"]  # `precis compare` reads JSON Lines with one system per file
     if all(file.endswith(".jsonl") for file in files) and len(result["systems"]) in (0, len(files)):

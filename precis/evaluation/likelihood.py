@@ -50,7 +50,7 @@ def document_nll(run: Run, split: str) -> dict[str, float]:
 
 
 def load(folder: Path, change: str) -> Run:
-    """Load a run with batches of one document and a changed argument: data.NAME=VALUE, model.NAME=VALUE, - for none."""
+    """Load a run with batches of one document and a `change`: data.NAME=VALUE, model.NAME=VALUE, or - for none."""
     if change == "-":
         return load_run(folder, eval_batch_size=1)
     key, separator, value = change.partition("=")

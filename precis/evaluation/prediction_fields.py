@@ -81,12 +81,12 @@ def read_id(row: Row, where: str, names: FieldNames) -> str:
 
 def read_summary(row: Row, where: str, names: FieldNames) -> str | list[str]:
     """Return the output of a record, a string or a list of sentences, which may be empty."""
-    return _value(row, where, names.summary, "summary", "a string or a list of sentences", _is_text)
+    return _checked_value(row, where, names.summary, "summary", "a string or a list of sentences", _is_text)
 
 
 def read_references(row: Row, where: str, names: FieldNames) -> list[str | list[str]]:
     """Return the references of a record, each a string or a list of sentences; a string is the only reference."""
-    value = _value(row, where, names.references, "references", _TEXTS, _are_texts)
+    value = _checked_value(row, where, names.references, flag="references", kind=_TEXTS, fits=_are_texts)
     references: list[str | list[str]] = [value] if isinstance(value, str) else value
     for number, reference in enumerate(references, start=1):
         if not "".join(reference).strip():  # joins the sentences of a list, and leaves a string as it is
@@ -97,10 +97,11 @@ def read_references(row: Row, where: str, names: FieldNames) -> list[str | list[
 
 def read_document(row: Row, where: str, names: FieldNames, language: Language) -> list[str] | None:
     """Return the sentences of the source of a record, at least one; None if the record has no source."""
-    name = names.document if row.get(names.document) is not None else "documents"  # a common name for several texts
+    # Data sets with several sources for a summary often have them in a field `documents`.
+    name = names.document if row.get(names.document) is not None else "documents"
     if row.get(name) is None:
         return None
-    value = _value(row, where, name, "document", _TEXTS, _are_texts)
+    value = _checked_value(row, where, name, flag="document", kind=_TEXTS, fits=_are_texts)
     parts = [value] if isinstance(value, str) else value
     sentences = [sentence for part in parts for sentence in source_sentences(part, language)]
     if not sentences:
@@ -124,8 +125,8 @@ def read_system(row: Row, where: str, names: FieldNames) -> str | None:
     return None if name is None else str(name)
 
 
-def _value(row: Row, where: str, name: str, flag: str, kind: str, fits: Callable[[Any], bool]) -> Any:
-    """Return the value of field `name`, checked by `fits`; `kind` and `--fields.FLAG` are for messages."""
+def _checked_value(row: Row, where: str, name: str, flag: str, kind: str, fits: Callable[[Any], bool]) -> Any:
+    """Return the value of field `name`, or raise an error with its `kind` and `--fields.FLAG` unless it `fits`."""
     if row.get(name) is None:
         remedy = f"name the right one with --fields.{flag}"
         raise bad_record(where, f"it has no value in field {name!r} (there are: {_fields(row)})", remedy)

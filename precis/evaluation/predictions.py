@@ -114,7 +114,7 @@ def _read_lines(path: Path) -> list[str]:
         line = content.count(b"\n", 0, error.start) + 1
         problem = f"not UTF-8 (byte 0x{content[error.start]:02x})"
         raise bad_record(f"{path}:{line}", problem, "convert the file (iconv -f latin1 -t utf-8)") from None
-    return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]  # not after the last line end
+    return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]  # no line after the last LF
 
 
 def _read_record(row: Row, where: str, names: FieldNames, splitter: SentenceCutter) -> Prediction:
@@ -124,11 +124,11 @@ def _read_record(row: Row, where: str, names: FieldNames, splitter: SentenceCutt
     summary = prediction_fields.read_summary(row, where, names)
     # References may come from another file, and some measures need none.
     references = prediction_fields.read_references(row, where, names) if row.get(names.references) is not None else []
-    is_split = any(isinstance(text, str) for text in (summary, *references))  # lists already have sentences
+    has_strings = any(isinstance(text, str) for text in (summary, *references))  # to split; lists have sentences
     return Prediction(
         id=name, where=where, summary=splitter(summary), references=[splitter(text) for text in references],
         document=prediction_fields.read_document(row, where, names, splitter.language),
-        system=prediction_fields.read_system(row, where, names), split=splitter.name if is_split else "given",
+        system=prediction_fields.read_system(row, where, names), split=splitter.name if has_strings else "given",
     )  # fmt: skip
 
 
@@ -146,7 +146,7 @@ def _values_of_other_file(
     predicted: Path,  # file of the outputs, for messages
     predictions: list[Prediction],
     names: FieldNames,
-    kind: Literal["references", "document"],  # what to read
+    kind: Literal["references", "document"],  # which of the two the file has
     language: Language,  # which divides documents into sentences
 ) -> list[Any]:
     """Return references (texts) or document (sentences) of each output from another file, matched by id or line."""
@@ -201,4 +201,4 @@ def check_ids(predictions: list[Prediction]) -> None:
         if system_and_id in places:
             remedy = "give each its own; where several systems summarize a document, name them in the field `system`"
             raise bad_record(prediction.where, f"the id is that of {places[system_and_id]} too", remedy)
-        places[system_and_id] = prediction.where.partition(" (id ")[0]  # the error names the id anyway
+        places[system_and_id] = prediction.where.partition(" (id ")[0]  # FILE:LINE (id ID), without the id

@@ -75,7 +75,7 @@ def lacking(metric: str, predictions: Sequence[Prediction], options: ScoreOption
     """Return, for messages, what is missing for a metric and how to provide it; None if it can be computed."""
     if metric in NEED_REFERENCES and not any(prediction.references for prediction in predictions):
         return "there are no references: add --references FILE, or name their field with --fields.references"
-    if (metric in NEED_DOCUMENTS or is_plug_in(metric)) and predictions[0].document is None:  # then no output has one
+    if (metric in NEED_DOCUMENTS or is_plug_in(metric)) and predictions[0].document is None:  # all or none have one
         return "there are no documents: add --documents FILE or --run RUN"
     package, extra = NEED_PACKAGES.get(metric, (None, None))  # `extra` of precis-suite installs the package
     if package and importlib.util.find_spec(package) is None:
@@ -127,11 +127,12 @@ def _rouge(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str
 
 def _fragments(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
     """Return coverage (in percent), density and compression of Grusky et al. 2018; NaN for a summary without words."""
+    words = word_vocabulary(options.language).description  # what a word is, for the signature
     statistics = [extraction(p.summary, p.document, options.language) for p in predictions]
     scores = {}
     for name, factor in {"coverage": 100, "density": 1, "compression": 1}.items():
         values = [factor * getattr(each, name) if each else None for each in statistics]  # None: no words
-        scores[name] = _our_scores(name, values, predictions, word_vocabulary(options.language).description)
+        scores[name] = _our_scores(name, values, predictions, words)
     return scores
 
 
@@ -151,7 +152,7 @@ def _summac(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[st
 
     model = EntailmentModel(options.summac_model, options.batch_size, device=_device(options))
     conv = SummaCConv.load(options.summac_conv) if options.summac_conv else None
-    values = _pair_scores("summac", predictions, partial(summac_scores, model, conv))
+    values = _score_in_parts("summac", predictions, partial(summac_scores, model, conv))
     kind = f"conv({options.summac_conv})" if options.summac_conv else "zs"
     return {"summac": _our_scores("summac", values, predictions, f"model:{options.summac_model}|kind:{kind}")}
 
@@ -161,19 +162,20 @@ def _consistency(predictions: Sequence[Prediction], options: ScoreOptions) -> di
     from lightning_modules.metrics.pair_classifier import CHUNK_WORDS, ConsistencyModel  # imports torch
 
     model = ConsistencyModel(options.consistency_model, options.batch_size, device=_device(options))
-    values = _pair_scores("consistency", predictions, model.scores)
-    settings = f"model:{options.consistency_model}|class:{model.class_names[model.supported]}|chunk:{CHUNK_WORDS}"
+    values = _score_in_parts("consistency", predictions, model.scores)
+    supported_class = model.class_names[model.supported]  # whose probability is the score
+    settings = f"model:{options.consistency_model}|class:{supported_class}|chunk:{CHUNK_WORDS}"
     return {"consistency": _our_scores("consistency", values, predictions, settings)}
 
 
-def _pair_scores(
+def _score_in_parts(
     name: str, predictions: Sequence[Prediction], scorer: Callable[[list[list[str]], list[list[str]]], list[float]]
 ) -> list[float]:
-    """Return the scores x 100 of all summaries, which `scorer` computes from summaries and documents (sentences)."""
+    """Return 100 x `scorer(summaries, documents)`, lists of sentences each; `name` is shown beside the progress bar."""
     values: list[float] = []
     with progress_bar() as progress:
         for start in progress.track(range(0, len(predictions), DOCUMENTS_AT_A_TIME), description=name):
-            part = predictions[start : start + DOCUMENTS_AT_A_TIME]
+            part = predictions[start : start + DOCUMENTS_AT_A_TIME]  # a corpus may have millions of sentence pairs
             values += scorer([prediction.summary for prediction in part], [p.document for p in part])
     return [100 * value for value in values]
 
@@ -202,7 +204,7 @@ METRICS: dict[str, Callable[[Sequence[Prediction], ScoreOptions], dict[str, Scor
 NEED_REFERENCES = {"rouge", "bleu", "chrf", "meteor", "bertscore"}
 NEED_DOCUMENTS = {"novelty", "fragments", "summac", "consistency"}
 NEED_PACKAGES = {"bleu": ("sacrebleu", "bleu"), "chrf": ("sacrebleu", "bleu"), "bertscore": ("bert_score", "bertscore")}
-DOCUMENTS_AT_A_TIME = 64  # for models of sentence pairs, of which a corpus may have millions
+DOCUMENTS_AT_A_TIME = 64  # of `_score_in_parts`
 
 
 def _texts(predictions: Sequence[Prediction]) -> tuple[list[list[str]], list[list[list[str]]]]:
@@ -281,5 +283,5 @@ def plug_in_scores(path: str, predictions: Sequence[Prediction]) -> dict[str, Sc
     if values.shape != (len(predictions),):
         count = f"{len(values)} scores" if values.ndim == 1 else f"an array of shape {values.shape}"
         raise UserError(f"--metrics {path}: {count} for {len(predictions)} summaries; return a number per summary")
-    measure, settings = getattr(metric, "name", name.lower()), getattr(metric, "signature", "unknown")
+    measure, settings = getattr(metric, "name", name.lower()), getattr(metric, "signature", "unknown")  # are optional
     return {measure: Scores(values, f"{measure}|{path}|{settings}|split:{_splitter(predictions)}")}

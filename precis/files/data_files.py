@@ -84,12 +84,12 @@ def load_yaml(text: str) -> Any:
 
 
 def _unfolded_size(node: Any, sizes: dict[int, float]) -> float:
-    """Return the number of values in a YAML node with all aliases expanded; infinite for recursive ones."""
+    """Return the number of values in a YAML node with all aliases expanded; `sizes` keeps it by `id` of a node."""
     if isinstance(node, tuple):  # a key with its value
         return sum(_unfolded_size(part, sizes) for part in node)
     if isinstance(node, yaml.ScalarNode):
         return 1
     if id(node) not in sizes:  # a node with many aliases is counted once
-        sizes[id(node)] = math.inf  # until it is known: an alias inside itself has no end
+        sizes[id(node)] = math.inf  # until it is known: a node that contains itself has no end
         sizes[id(node)] = 1 + sum(_unfolded_size(part, sizes) for part in node.value)
     return sizes[id(node)]

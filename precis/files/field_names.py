@@ -50,11 +50,11 @@ def guess_fields(row: Mapping[str, Any], where: str) -> FieldMap:
     if document is None:
         fields = ", ".join(row) or "none"
         raise UserError(f"{where}: no field is named like a document (fields: {fields}); rename one to `document`")
-    document_list: DocumentList = "sentences" if _is_sentences(row[document]) else "parts"
+    document_list: DocumentList = "sentences" if _is_sentences(row[document]) else "parts"  # what items of a list are
     summary_list: SummaryList = "tokens" if _is_tokens(row.get(summary)) else "references"
-    if _is_tokens(row[document]):  # lists of lists, which are no lists of sentences
+    if _is_tokens(row[document]):  # a list of tokens for each sentence
         document_list = "tokens"
-    if summary and summary.lower() == "abstract_text":  # of Cohan et al. (2018): the sentences of one abstract
+    if summary and summary.lower() == "abstract_text":  # in data of Cohan et al. (2018): the abstract's sentences
         summary_list = "sentences"
     return FieldMap(document, summary, first(ID_NAMES), document_list, summary_list)
 

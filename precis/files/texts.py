@@ -31,7 +31,7 @@ def read_text(path: Path) -> str:
 
 
 def collect_texts(inputs: list[str], empty: bool = False) -> list[tuple[str, str]]:
-    """Return (id, text) of standard input, files, the .txt and .html files of folders, or texts themselves.
+    """Return (name or path, text) of standard input, files, the .txt and .html files of folders, or texts themselves.
 
     `inputs` are paths, or texts of more than one word; none, or `-`, for standard input. A `UserError` if one is
     missing, not text, or blank, which `empty` allows.
@@ -44,7 +44,7 @@ def collect_texts(inputs: list[str], empty: bool = False) -> list[tuple[str, str
 
 
 def documents_of(corpus: Corpus, language: str = "en") -> list[Document]:
-    """Return the documents of the split `test` of a corpus in memory; a `UserError` if one has no text."""
+    """Return the documents of a corpus in memory, which has them as `test`; a `UserError` if one has no text."""
     documents = []
     for record in corpus.records("test"):
         document = make_document(record, language=language)

@@ -55,7 +55,7 @@ def _remove(path: Path) -> None:
     if path.is_file():
         path.unlink(missing_ok=True)  # another process may have removed it
         return
-    with builders_lock(path.parent):  # while it is held, no builder clears the renamed folder away as a leftover
+    with builders_lock(path.parent):  # otherwise another process might remove the renamed folder as a leftover
         partial = path.with_name(f"{BUILDING}{uuid4().hex}")  # renamed first: no process finds half a folder
         path.rename(partial)
         shutil.rmtree(partial)

@@ -30,14 +30,14 @@ def doctor(arguments: list[str]) -> None:
     parser = ArgumentParser(prog="precis doctor", description=doctor.__doc__, exit_on_error=False)
     parser.add_argument("--json", action="store_true", help="JSON instead of a table")
     options = parser.parse_args(arguments)
-    required, extras = check_requirements()
+    required, extras = check_requirements()  # (version, problem) by package, and states by extra
     versions = {name: version or "missing" for name, (version, _) in required.items()}
     problems = [problem for _, problem in required.values() if problem]
     report = {
         "versions": {"precis": metadata.version(PACKAGE), "python": platform.python_version()} | versions,
         "devices": _describe_devices(),
         "caches": _describe_caches(),
-        "parser": explain_choice("default"),
+        "parser": explain_choice("default"),  # which discourse parser is the default here, and why
         "weights_and_biases": "logged in: runs are uploaded" if logged_in() else "not logged in: runs stay offline",
         "slurm": "sbatch is on PATH" if shutil.which("sbatch") else "no sbatch on PATH: sweeps run on this machine",
         "extras": extras,
@@ -55,10 +55,10 @@ def check_requirements() -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
     """Return (version, problem or "") of each required package, and "installed" or what is missing of each extra."""
     required: dict[str, tuple[str, str]] = {}
     extras = metadata.metadata(PACKAGE).get_all("Provides-Extra") or []
-    missing: dict[str, list[str]] = {name: [] for name in extras if name not in DEVELOPMENT}
+    missing: dict[str, list[str]] = {name: [] for name in extras if name not in DEVELOPMENT}  # packages by extra
     for requirement in map(Requirement, metadata.requires(PACKAGE) or []):
         version, problem = _check_installed(requirement)
-        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):  # not of an extra
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):  # needed without extras
             required[requirement.name] = version, problem
             continue
         for extra, names in missing.items():
@@ -107,13 +107,13 @@ def _describe_devices() -> list[str]:
 
 
 def _describe_caches() -> dict[str, str]:
-    """Return a line for each cache folder, the suite's and the hub's: its size, and the free space of its disk."""
+    """Return a line by path of the cache folders of the suite and of Hugging Face: size, and free space of the disk."""
     folder = default_cache()
     # the hub's cache as huggingface_hub determines it, but without importing it, since it may be missing
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
     hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
     entries = list(list_entries(folder)) if folder.is_dir() else []
-    files = (path for path in hub.rglob("*") if path.is_file() and not path.is_symlink())  # each once: links lead to it
+    files = (path for path in hub.rglob("*") if path.is_file() and not path.is_symlink())  # links lead to other files
     hub_bytes = sum(path.stat().st_size for path in files)
     caches = {
         str(folder): f"{counted(len(entries), 'entry')}, {format_size(sum(entry.nbytes for entry in entries))}",

@@ -24,8 +24,7 @@ def init(arguments: list[str]) -> None:
     parser = ArgumentParser(prog="precis init", description=init.__doc__, exit_on_error=False)
     parser.add_argument("folder", type=Path, help="folder to create")
     parser.add_argument("--train", type=Path, required=True, help="file of your training records")
-    val_help = "validation records; by default a tenth of `train`"
-    parser.add_argument("--val", type=Path | None, default=None, help=val_help)
+    parser.add_argument("--val", type=Path | None, default=None, help="validation records; by default 0.1 of `train`")
     parser.add_argument("--test", type=Path | None, default=None, help="test records; by default there are none")
     parser.add_argument("--model", type=Literal[MODELS], default="pointer_generator", help="model to train")
     options = parser.parse_args(arguments)
@@ -40,9 +39,9 @@ def init(arguments: list[str]) -> None:
     comment = "every key: precis fit --config config.yaml --print_config"
     header = f"# {options.model} on the documents of this project; {comment}\n"
     atomic_write(folder / "config.yaml", header + yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
-    score = "test" if "test" in files else "validate"
-    example = (options.test or options.val or options.train).absolute()
-    document = corpus.get("document", "document")
+    score = "test" if "test" in files else "validate"  # the command that scores the model
+    example = (options.test or options.val or options.train).absolute()  # a file to summarize
+    document = corpus.get("document", "document")  # field of texts, which `corpus` has unless it is the default
     readme = (TEMPLATES / "README.md").read_text(encoding="utf-8")
     readme = readme.format(score=score, example=shlex.quote(str(example)), document=shlex.quote(document))
     atomic_write(folder / "README.md", readme)
@@ -54,13 +53,13 @@ def init(arguments: list[str]) -> None:
 
 
 def _corpus(files: dict[str, Path]) -> tuple[dict[str, Any], int]:
-    """Return the arguments of `Files` for files by split, whose fields must be alike, and the number of records."""
+    """Return the arguments of the corpus class `Files` for files by split, and the number of training records."""
     fields = guess_fields(first_row(files["train"]), str(files["train"]))
     for split, path in files.items():
         fields_of_split = guess_fields(first_row(path), str(path))
         if split != "test" and fields_of_split.summary is None:
             raise UserError(f"{path}: no field is named as summaries are; training needs one, such as `summary`")
-        if split != "test" and fields_of_split != fields:
+        if split != "test" and fields_of_split != fields:  # test records may lack a summary
             raise UserError(f"{path}: its fields are not those of {files['train']}; name them alike")
     id_field, count = _unique_id(files["train"])
     fields = replace(fields, id=id_field)
@@ -72,13 +71,14 @@ def _corpus(files: dict[str, Path]) -> tuple[dict[str, Any], int]:
 
 
 def _unique_id(path: Path) -> tuple[str | None, int]:
-    """Return the first field of `ID_NAMES` with unique values, None if there is none, and the number of records."""
+    """Return the first field of `ID_NAMES` with unique values (None if there is none), and the number of records."""
+    # An empty list of fields: of Parquet files, all are read.
     records = [record for _, record in read_rows(path, []) if not isinstance(record, BadRecord)]
     by_lower_case = {name.lower(): name for name in records[0]}
     candidates = [by_lower_case[name] for name in ID_NAMES if name in by_lower_case]
     for name in candidates:
         if len({str(record.get(name)) for record in records}) == len(records):
             return name, len(records)
-    if "id" in candidates:  # `Files` would take it for the id
+    if "id" in candidates:  # without another id field, the corpus class `Files` reads ids from `id`
         raise UserError(f"{path}: two records have the same `id`; make it unique, or rename the field")
     return None, len(records)

@@ -24,18 +24,17 @@ def demo(arguments: list[str]) -> None:
     works without a network. Ctrl-C ends it.
     """
     parser = ArgumentParser(prog="precis demo", description=demo.__doc__, exit_on_error=False)
-    runs_help = "run folders, exported models, names of models of the suite or of Hugging Face"
-    parser.add_argument("runs", nargs="*", type=str, help=runs_help)
     add = parser.add_argument
+    add("runs", nargs="*", type=str, help="run folders, exported models, names of models of the suite or Hugging Face")
     add("--split", type=str | None, default=None, help="split of the first run's corpus to pick from; test, else val")
     add("--host", type=str, default="127.0.0.1", help="address to listen on; 0.0.0.0 for access from other machines")
     add("--port", type=int, default=7860, help="port of the page; 0 for any free one")
     add("--max_characters", type=PositiveInt, default=20_000, help="maximum length of a text")
     options = parser.parse_args(arguments)
     check_installed()
-    from precis.playground.playground import Playground
+    from precis.playground.playground import Playground  # here, because it imports torch
 
-    runs = options.runs or [default_model(), "docstring"]
+    runs = options.runs or [default_model(), "docstring"]  # shipped models
     page = build(Playground(runs, options.split, options.max_characters))
     serve(page, options.host, options.port)
 
@@ -56,7 +55,7 @@ def build(playground: "Playground"):
 
     names, limit = list(playground.runs), playground.max_characters
     first = next(iter(playground.documents), None)  # the page opens with it
-    first_text, first_reference = playground.pick(first)
+    first_text, first_reference = playground.pick(first)  # an example if there are no documents
     with gr.Blocks(title="Précis", analytics_enabled=False) as page:
         explanations = "copied words, selected sentences, paragraph graphs and RST trees"
         gr.Markdown(f"# Précis\nSummaries of one text by several models, with {explanations}.")
@@ -83,7 +82,7 @@ def build(playground: "Playground"):
 
 
 def serve(page, host: str, port: int, block: bool = True) -> str:
-    """Serve the page until Ctrl-C, or in the background without `block`; return its address, or raise a `UserError`."""
+    """Serve Gradio's Blocks until Ctrl-C, or in the background without `block`; return the address. Port 0: any."""
     import gradio as gr
     from starlette.middleware import Middleware
 

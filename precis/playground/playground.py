@@ -48,18 +48,18 @@ MACROS = template("precis.playground", "cards.html").module  # cards_page, card,
 
 
 class Playground:
-    """Models by name or folder, and documents of the first trained one's corpus, by default of test, else of val."""
+    """Loaded models by name, and documents from the corpus of the first one that is a run of the user."""
 
     def __init__(self, paths: Sequence[str], split: str | None = None, max_characters: int = 20_000) -> None:
         self.max_characters = max_characters
-        self._folder = TemporaryDirectory(prefix="precis-")
+        self._folder = TemporaryDirectory(prefix="precis-")  # for caches, removed with this object
         self._lock = Lock()  # because options of a model are changed during a summary
         self.runs: dict[str, Run] = {}
         last_names = [Path(path).name for path in paths]
         for path, last_name in zip(paths, last_names):
             name = last_name if last_names.count(last_name) == 1 else str(path)
             self.runs[name] = load_model(path, cache_dir=self._folder.name, max_eval=None)  # None: no limit
-        # runs of the user: models of Hugging Face have no config, shipped models a folder of the suite
+        # Runs of the user: models of Hugging Face have no config, and shipped models have a folder in the suite.
         loaded = zip(paths, self.runs.values())
         trained = [(path, run) for path, run in loaded if run.config and not shipped_folder(path)]
         self.documents = self._documents(*trained[0], split) if trained else {}
@@ -68,7 +68,7 @@ class Playground:
         """Return records of documents of a run's corpus by id; none, with the reason on stderr, if it is unreadable."""
         try:
             split = split or ("test" if "test" in run.data.corpus.splits() else "val")
-            print(f"{folder}: reading the documents of its {split} split", file=sys.stderr, flush=True)  # for minutes
+            print(f"{folder}: reading the documents of its {split} split", file=sys.stderr, flush=True)  # takes minutes
             with quiet_progress():
                 table = run_documents(Path(folder), split)
         except (UserError, ArgumentError, OSError) as error:
@@ -107,7 +107,7 @@ class Playground:
             raise UserError("No run is chosen: tick at least one.")
 
     def _card(self, number: int, name: str, text: str, reference: str, beam_size: int) -> str:
-        """Return a card as HTML: the summary of a text by one model, and how it was made; `number` is its position."""
+        """Return HTML with the summary of a text by one model, and how it was made; `number` makes its ids unique."""
         run = self.runs[name]
         record = {"id": "text", "document": text} | ({"summary": reference} if reference.strip() else {})
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -116,7 +116,8 @@ class Playground:
             (batch,) = data.test_dataloader()
             batch = batch.to(device)
             run.model.to(device)
-            options = {} if isinstance(run.model, (BertSum, MatchSum)) else {"beam_size": beam_size}  # these select
+            is_extractive = isinstance(run.model, (BertSum, MatchSum))  # these have no beam search
+            options = {} if is_extractive else {"beam_size": beam_size}
             with changed_options(run.model, options):
                 (summary,) = run.model.scored(run.model.summarize(batch))  # with ROUGE if there is a reference
                 parts = sections(f"card{number}", run.model, data, batch, summary)
@@ -133,7 +134,8 @@ def copied_summary(
 ) -> str:
     """Return HTML of a summary, in which copied words are marked, and of the document below it.
 
-    While the pointer is over a word of the summary, CSS colors the words of the document with the largest attention.
+    While the pointer is over a word of the summary, CSS colors the words of the document with the largest attention,
+    and a hint lists them. A word of the summary has the color of the agent that reads the first of these.
 
     Args:
         prefix: prefix of the ids in this card, unique in the page.
@@ -147,7 +149,7 @@ def copied_summary(
     rules, spans = [], []
     for number, (word, is_copied, weights) in enumerate(zip(words, copied, attention)):
         top = [int(index) for index in np.argsort(-weights, kind="stable")[:_ATTENDED] if weights[index] > 0]
-        for index in top:  # opacity relative to the largest weight
+        for index in top:  # rules of CSS: summary word, source word, and opacity relative to the largest weight
             rules.append((number, index, max(_FAINTEST, float(weights[index] / weights[top[0]]))))
         hint = ", ".join(f"{source[index]} {weights[index]:.2f}" for index in top[:_IN_HINT])
         color = colors[top[0]] if top else None
@@ -186,7 +188,7 @@ def sections(prefix: str, model: Summarizer, data: SummarizationData, batch: Bat
     if summary.scores:
         values = [f"{value:.1f}" for value in summary.scores.values()]
         parts.append(MACROS.table("ROUGE F1 x 100 against the reference", list(summary.scores), [values]))
-    document = as_document(data.documents("test")[0])
+    document = as_document(data.documents("test")[0])  # the only split, with the only document
     if isinstance(model, RSTformer) and model.ablation != "no_discourse":
         parts += discourse_sections(model, data, document)
     if isinstance(data, GraphSumData) and data.graph.name != "none":
@@ -217,8 +219,8 @@ def discourse_sections(model: RSTformer, data: SummarizationData, document: Docu
     shares = [[parse.relations[index], f"{100 * share[index]:.0f} %"] for index in order if share[index] > 0]
     parts.append(MACROS.table("relations of the document, share of the distribution", ["relation", "share"], shares))
     heads = []
-    for layer in range(len(model.network.injections)):
-        for head, names in enumerate(relations_of(model, layer, parse.relations)):  # separated by commas
+    for layer in range(len(model.network.injections)):  # one for each layer, or one that all share
+        for head, names in enumerate(relations_of(model, layer, parse.relations)):  # names: a text with commas
             heads.append([str(layer + 1), str(head + 1), ", ".join(names.split(", ")[:_RELATIONS])])
     if heads:
         parts.append(MACROS.table("relations that weigh most in each head", ["layer", "head", "relations"], heads))

@@ -67,14 +67,14 @@ class WholeCheckpoints(TorchCheckpointIO):
 
 
 def _write(checkpoint: dict[str, Any], path: Path) -> None:
-    """Write a checkpoint to disk; errors are those of the file system and of signals, not of torch's zip writer."""
+    """Write a checkpoint to disk; raise the `OSError` or signal that torch would replace by a `RuntimeError`."""
     with path.open("wb") as file:
         recording = _ErrorRecordingFile(file)
         try:
             torch.save(checkpoint, recording)
         except RuntimeError as error:
             if recording.error is None and isinstance(error.__context__, KeyboardInterrupt | SystemExit):
-                raise error.__context__ from None  # a signal outside of `write`
+                raise error.__context__ from None  # the signal came while torch wrote, outside of `recording.write`
             raise recording.error or error from None  # the cause, such as a full disk, if there is one
         file.flush()
         os.fsync(file.fileno())  # on disk before it replaces the former checkpoint
@@ -137,20 +137,20 @@ def _in_folder(path: str, old: str, new: str) -> str:
     if not path:
         return path
     relative = os.path.relpath(path, old)
-    if relative.startswith(os.pardir):  # never a file elsewhere: Lightning deletes it when a better model replaces it
+    if relative.startswith(os.pardir):  # not in `old`; Lightning deletes replaced models, so none may be outside `new`
         relative = os.path.basename(path)
     return os.path.join(new, relative)
 
 
 def _lacks_best_model(state: Mapping[str, Any]) -> bool:
-    """Return whether a best model is missing or damaged; warn of it, and rename a damaged file on rank 0."""
+    """Return whether a best model in a `ModelCheckpoint`'s state is missing or damaged; warn, rename a damaged file."""
     is_lacking = False
     for path in map(Path, state["best_k_models"]):
         if damage := find_damage(path) if path.is_file() else "not found":
             is_lacking = True
             rank_zero_warn(f"{path}: {damage}; the next validation writes a best model again")
             if path.is_file() and rank_zero_only.rank == 0:
-                path.replace(path.with_suffix(".broken.ckpt"))  # so that no command loads it as the best model
+                path.replace(path.with_suffix(".broken.ckpt"))  # which no command loads as the best model
     return is_lacking
 
 
@@ -173,7 +173,7 @@ def check_writable(run: Path) -> None:
     try:
         is_new = not folder.is_dir()
         folder.mkdir(parents=True, exist_ok=True)
-        for folder in (Path(run), Path(run) / "checkpoints"):
+        for folder in (Path(run), Path(run) / "checkpoints"):  # the folder that fails is named in the error
             if folder.is_dir():
                 with TemporaryFile(dir=folder) as probe:
                     probe.write(b"precis")
@@ -191,11 +191,11 @@ def check_writable(run: Path) -> None:
 def source_checkpoint(config: Namespace) -> Path:
     """Return the checkpoint of `--start_from`, and let the data of the config use the tokenizer of its run."""
     path = Path(config.start_from.replace("{seed}", str(config.seed_everything)))
-    text = _run_of(path) / "text"
-    if config.data.init_args.get("tokenizer_dir", "") is None and text.is_dir():  # the data has one, and it is not set
-        config.data.init_args.tokenizer_dir = text
+    tokenizer = _run_of(path) / "text"
+    if config.data.init_args.get("tokenizer_dir", "") is None and tokenizer.is_dir():  # the argument exists, unset
+        config.data.init_args.tokenizer_dir = tokenizer
     is_resumed = config.resume is True or (config.resume and has_checkpoint(config.run_dir))  # true, or auto
-    return path if is_resumed else find_start(config)  # a resumed run does not read it, so it may be missing
+    return path if is_resumed else find_start(config)  # checked, unless a resumed run will not read it
 
 
 def find_start(config: Mapping[str, Any] | Namespace) -> Path:

@@ -105,11 +105,11 @@ class MetricsRecord(Callback):
 
 
 def pending_row(trainer: Trainer) -> dict[str, Any] | None:
-    """Return `values` and `step` of the last training step if Lightning has not logged them yet; None otherwise."""
+    """Return the logged `values` by name, and the `step`, of a training step that Lightning logs later; or None."""
     # In the hook at the end of a batch, the batch is processed but not yet completed; Lightning logs after the hook.
     progress = trainer.fit_loop.epoch_loop.batch_progress.total
     in_hook = progress.completed != progress.processed
-    if not in_hook or accumulates(trainer) or not logs_this_step(trainer):
+    if not in_hook or accumulates(trainer) or not logs_this_step(trainer):  # logged already, or not to be logged
         return None
     values, step = values_to_log(trainer)
     return {"values": {"epoch": trainer.current_epoch} | convert_tensors_to_scalars(values), "step": step}

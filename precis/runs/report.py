@@ -22,7 +22,7 @@ VARIANTS = ("rouge1", "rouge2", "rougeLsum")
 
 
 def print_report(folder: Path, path: Path, split: str, examples: int, language: str | None = None) -> None:
-    """Print scores of lead-1 and of a run's predictions (file `path`) in a language, and evenly spaced examples."""
+    """Print scores of first sentences (lead-1) and of a run's predictions (`path`), and evenly spaced examples."""
     records = read_rows(path)
     documents = {row["id"]: as_document(row) for row in run_documents(folder, split, language)}
     language = language or read_config(folder)["data"]["init_args"].get("language", "en")

@@ -77,9 +77,9 @@ def build(config: dict[str, Any]) -> tuple[LightningModule, LightningDataModule]
             instances = parser.instantiate_classes(parsed)
         except UserError:
             raise  # it may be one of `REFUSALS`, too
-        except REFUSALS as error:
+        except REFUSALS as error:  # types of errors that constructors raise for bad values
             raise UserError(explain_refusal(error, parsed)) from error
-    provide_parsers(instances.data)
+    provide_parsers(instances.data)  # the function with which the data loads its discourse parser
     return instances.model, instances.data
 
 
@@ -112,7 +112,7 @@ def load_run(
     text = Path(run) / "text"
     if text.is_dir() or not model.frozen_weights():
         data.tokenizer = data.load_tokenizer(text)
-    else:  # a compact export: it has neither the frozen encoder nor its tokenizer, which the hub has
+    else:  # exported without the frozen encoder and its tokenizer, which are loaded from the hub again
         data.tokenizer = data.tokenizer_type.of_checkpoint(data.checkpoint)
     model.set_language(data.language.code)
     model.set_tokenizer(data.tokenizer)
@@ -124,12 +124,12 @@ def load_run(
 
 
 def run_documents(run: Path, split: str, language: str | None = None) -> Dataset:
-    """Return all documents of a split of a run's corpus, without weights, with sentences of its or another language."""
+    """Return all documents of a split of a run's corpus; `language`, if given, replaces the run's sentence splitter."""
     config = _read_run_config(run)
     if language is not None:
         config["data"]["init_args"]["language"] = language
     config["data"]["init_args"]["max_eval"] = None  # no limit of documents
-    _, data = build(config)
+    _, data = build(config)  # the model gives arguments to the data, but its weights are not read
     return data.documents(split)
 
 
@@ -142,7 +142,7 @@ def _read_run_config(run: Path) -> dict[str, Any]:
         config[part].setdefault("init_args", {})
     if (Path(run) / "text").is_dir():
         config["data"]["init_args"]["tokenizer_dir"] = str(Path(run) / "text")  # the run may have been moved
-    elif not (Path(run) / EXPORTED).is_file():
+    elif not (Path(run) / EXPORTED).is_file():  # a compact export has no tokenizer either
         raise UserError(f"{run}: not the run of a summarizer, because it has no folder text; give another run")
     return config
 
@@ -166,7 +166,7 @@ def environment(data: LightningDataModule | None = None) -> dict[str, Any]:
         corpus[split] = {"documents": len(documents)}
         if isinstance(data, SummarizationData):
             manifest = read_manifest(documents)
-            corpus[split] |= {"digest": manifest["digest"], "skipped": manifest["skipped"]}
+            corpus[split] |= {"digest": manifest["digest"], "skipped": manifest["skipped"]}  # skipped: bad records
     return {
         "command": shlex.join(["precis", *sys.argv[1:]]),
         "python": platform.python_version(),
@@ -201,9 +201,9 @@ class RunRecord(Callback):
                 self._write(trainer)
 
     def _write(self, trainer: Trainer) -> None:
-        """Write config.yaml, text/ and environment.json."""
+        """Write config.yaml, text/ (the tokenizer, which a resumed run already has) and environment.json."""
         atomic_write(self.run / "config.yaml", self.config)
-        has_tokenizer = trainer.ckpt_path is not None and (self.run / "text").is_dir()  # the run is resumed
+        has_tokenizer = trainer.ckpt_path is not None and (self.run / "text").is_dir()  # a checkpoint to resume from
         if isinstance(trainer.datamodule, SummarizationData) and not has_tokenizer:
             self._save_tokenizer(trainer.datamodule)
         seed = os.environ.get("PL_GLOBAL_SEED")  # set by Lightning's `seed_everything`
@@ -228,7 +228,7 @@ class RunRecord(Callback):
 
 
 class TruncationTable(Callback):
-    """Write truncation.csv, in which lines of other splits stay, or the file of another corpus (see `source_name`)."""
+    """Write which texts of the splits read are truncated to truncation.csv, or for another corpus to a file by name."""
 
     def __init__(self, run: Path, source: str | None = None) -> None:
         self.path = Path(run) / (f"truncation.{source}.csv" if source else "truncation.csv")
@@ -246,7 +246,7 @@ class TruncationTable(Callback):
         lock = take_lock(self.path.with_name(".truncation.lock"), wait=math.inf)
         try:
             lines = from_csv(self.path.read_text(encoding="utf-8")) if self.path.is_file() else []
-            lines = [line for line in lines if line.split not in data.truncation]
+            lines = [line for line in lines if line.split not in data.truncation]  # those of other splits stay
             lines += [line for split_lines in data.truncation.values() for line in split_lines]
             atomic_write(self.path, to_csv(lines))
         finally:

@@ -73,10 +73,10 @@ def describe_run(run: Path) -> dict[str, Any]:
     except (UserError, OSError, KeyError, TypeError, AttributeError) as error:
         return description | {"problem": f"config.yaml: {error}"}
     last_step, values = read_metrics(run, monitor)
-    if description["step"] is None or state["state"] in ("running", "killed"):  # metrics.csv has later steps
+    if description["step"] is None or state["state"] in ("running", "killed"):  # metrics.csv is newer
         description["step"] = last_step
     description |= {"monitor": monitor, "best": (min if mode == "min" else max)(values, default=None)}
-    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # untested, or another form
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # not tested yet, or not a valid file
         scores = load_json((run / "results.json").read_text(encoding="utf-8"))["scores"]
         names = {name: f"test/{name}" for name in ("rouge1", "rouge2", "rougeLsum")}
         description["test"] = {name: scores[key] for name, key in names.items() if key in scores}
@@ -84,21 +84,21 @@ def describe_run(run: Path) -> dict[str, Any]:
 
 
 def read_metrics(run: Path, monitor: str) -> tuple[int | None, list[float]]:
-    """Return the number of steps in metrics.csv (None without a row), and all values of a score, in order."""
-    step, values = None, []
+    """Return the number of steps in metrics.csv (None without a row), and the values in column `monitor`, in order."""
+    steps, values = None, []
+    # A missing file, or one that training is just writing, is no error: the lines before count.
     with suppress(OSError, ValueError, csv.Error), (run / "metrics.csv").open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            step = int(row["step"]) + 1 if row.get("step") else step  # steps are counted from 0
+            steps = int(row["step"]) + 1 if row.get("step") else steps  # the column counts from 0
             values += [float(row[monitor])] if row.get(monitor) else []
-    return step, values
+    return steps, values
 
 
 def _print_table(folder: Path, descriptions: list[dict[str, Any]]) -> None:
     """Print runs as a table; if the terminal is too narrow, print two lines for each run instead."""
     table = Table()
     for name in ("run", "model", "state", "step", "validation", "test R-1/2/Lsum", "changed"):
-        justify = "right" if name in ("step", "changed") else "left"
-        table.add_column(name, justify=justify, no_wrap=True)
+        table.add_column(name, justify="right" if name in ("step", "changed") else "left", no_wrap=True)
     for run in descriptions:
         best = "" if run["best"] is None else f"{run['monitor']} {run['best']:.2f}"
         test = " / ".join(f"{value:.2f}" for value in (run["test"] or {}).values())

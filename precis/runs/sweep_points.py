@@ -10,11 +10,11 @@ POINTS = "points.json"
 
 
 def read_described(out: Path) -> dict[str, Any]:
-    """Return the content of a sweep's points.json; a `UserError` for another form, or a run outside its folder."""
+    """Return points.json, which describes a sweep's runs; a `UserError` if it is invalid, or a run is outside `out`."""
     path = Path(out) / POINTS
     if not path.is_file():
         raise UserError(f"{path}: not found; give the folder of a sweep, such as runs/NAME")
-    content = read_json(path, after=list[str], points=list)  # types of required keys
+    content = read_json(path, after=list[str], points=list)  # required keys, and the types of their values
     types = {"run": str, "label": str, "config": dict}
     for point in content["points"]:
         if not isinstance(point, dict) or any(not isinstance(point.get(key), kind) for key, kind in types.items()):

@@ -26,7 +26,7 @@ BEST_SCORES = "best_scores"  # key in checkpoints with the validation scores of 
 
 
 def run_id(folder: Path) -> str | None:
-    """Return the id of a run at W&B, which `fit` and `test` share, also when resumed; None on other ranks than 0."""
+    """Return the W&B id of a run, stored in its folder on the first call; None on ranks that do not log (all but 0)."""
     if rank_zero_only.rank != 0:
         return None
     path = Path(folder) / "wandb" / "run_id"
@@ -51,14 +51,14 @@ def wandb_logger(folder: Path, mode: str, project: str, config: dict[str, Any]) 
     os.environ[DATA_DIR_VARIABLE] = USER_DATA_DIR or str(Path(folder).resolve() / "wandb" / "data")
     logger = WandbLogger(
         project=project, name=Path(folder).resolve().name, id=run_id(folder), save_dir=str(folder),
-        offline=not online, resume="allow" if online else None, **grouping(folder, config),  # continues an earlier one
+        offline=not online, resume="allow" if online else None, **grouping(folder, config),  # allow: continue the id
     )  # fmt: skip
     vars(logger).get("_wandb_init", {}).pop("anonymous", None)  # wandb warns of it even where it is not set
     return logger
 
 
 class WandbRecord(Callback):
-    """Log to W&B more than the values: config, environment, signatures of ROUGE, model, and predictions.
+    """Log to W&B more than the logged values: config, environment, signatures of ROUGE, model, and predictions.
 
     Model (with `models`) and predictions are artifacts; the first predictions are also a table. The summary of the run
     has the validation scores of the best checkpoint (`val/...`) and its step (`best_step`), or those of the last
@@ -69,7 +69,7 @@ class WandbRecord(Callback):
         self.run, self.config, self.models = Path(run), config, models
         self._best_scores: dict[str, Any] = {}  # monitored score of the best checkpoint, and the W&B summary
 
-    def _runs(self, trainer: Trainer) -> list[Any]:
+    def _wandb_runs(self, trainer: Trainer) -> list[Any]:
         if not trainer.is_global_zero:
             return []
         return [logger.experiment for logger in trainer.loggers if isinstance(logger, WandbLogger)]
@@ -79,7 +79,7 @@ class WandbRecord(Callback):
         return dict(metric["test"].signatures) if metric is not None else {}
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        for run in self._runs(trainer):
+        for run in self._wandb_runs(trainer):
             environment = read_json(self.run / "environment.json")  # written by `RunRecord`, an earlier callback
             added = {"environment": environment, "signatures": self._signatures(pl_module), "run_folder": str(self.run)}
             run.config.update(self.config | added, allow_val_change=True)
@@ -89,14 +89,14 @@ class WandbRecord(Callback):
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Set the scores of the best checkpoint in the summary of the W&B run, and add them to the checkpoint."""
-        # The first checkpoint after a validation is best.ckpt, if the score is a new best: the metrics are its scores.
+        # After a validation with a new best score, best.ckpt is written first, so the present metrics are its scores.
         best = best_score(trainer)
         if best is not None and best != self._best_scores.get("score"):
             metrics = trainer.callback_metrics.items()
             values = {name: value.item() for name, value in metrics if name.startswith("val/")}
             self._best_scores = {"score": best, "summary": values | {"best_step": trainer.global_step}}
         if self._best_scores:  # at each checkpoint, because W&B has replaced them by the last values
-            for run in self._runs(trainer):
+            for run in self._wandb_runs(trainer):
                 run.summary.update(self._best_scores["summary"])
         checkpoint[BEST_SCORES] = self._best_scores
 
@@ -104,9 +104,9 @@ class WandbRecord(Callback):
         """Log the best checkpoint, with config and tokenizer, as an artifact."""
         if not self.models or trainer.interrupted:  # an interrupted run may be resumed and get a better model
             return
-        for run in self._runs(trainer):
+        for run in self._wandb_runs(trainer):
             artifact = wandb.Artifact(f"model-{run.id}", type="model", metadata={"step": trainer.global_step})
-            artifact.add_file(str(best_checkpoint(self.run)), policy="immutable")  # without another copy
+            artifact.add_file(str(best_checkpoint(self.run)), policy="immutable")  # W&B need not copy it first
             for path in (self.run / "config.yaml", self.run / "environment.json"):
                 artifact.add_file(str(path))
             if (self.run / "text").is_dir():
@@ -118,7 +118,7 @@ class WandbRecord(Callback):
         writer = next((callback for callback in trainer.callbacks if isinstance(callback, PredictionWriter)), None)
         if writer is None:  # the model does not summarize
             return
-        for run in self._runs(trainer):
+        for run in self._wandb_runs(trainer):
             signatures = self._signatures(pl_module)
             run.summary.update({f"signature/{name}": signature for name, signature in signatures.items()})
             columns, cells = table_of_predictions(writer.path, MAX_TABLE_ROWS)

@@ -41,17 +41,17 @@ def write_export(
     path = checkpoint or best_checkpoint(run)
     loaded = load_run(run, path)
     left_out = _frozen_weights(loaded) if compact else set()
-    replaced, note = {}, ""  # paths of pretrained parts in the folder by key of the config; why there are none
+    places, note = {}, ""  # paths of pretrained parts in the folder by config key; for the card, why they are missing
     try:
-        replaced = {} if left_out else loaded.model.export(folder)
-    except ValueError as error:  # transformers has no form of this network
+        places = {} if left_out else loaded.model.export(folder)
+    except ValueError as error:  # the network cannot be written in the format of transformers
         note = str(error)
-    config = _portable(read_config(run), replaced)
+    config = _portable(read_config(run), places)
     _export_other_models(loaded, config, folder)
     (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
     data = loaded.data
     frozen_tokenizer = data.tokenizer_type.of_checkpoint(data.checkpoint).state() if left_out else None
-    if data.tokenizer is None or data.tokenizer.state() != frozen_tokenizer:  # else it is loaded with the encoder
+    if data.tokenizer is None or data.tokenizer.state() != frozen_tokenizer:  # not the one loaded with the encoder
         shutil.copytree(run / "text", folder / "text")
     described = _described(loaded, read_checkpoint(path, verify=False))  # `load_run` has verified it
     weights = {name: value for name, value in loaded.model.state_dict().items() if name not in left_out}
@@ -68,7 +68,7 @@ def _frozen_weights(loaded: Run) -> set[str]:
 
 
 def _described(loaded: Run, checkpoint: dict[str, Any]) -> dict[str, Any]:
-    """Return what a checkpoint has beside tensors, as JSON stores it: `loss_weights`, `global_step`, `switches`."""
+    """Return what a checkpoint has beside tensors, as JSON: `loss_weights`, `global_step`, `switches` of schedules."""
     described: dict[str, Any] = {}
     loaded.model.on_save_checkpoint(described)
     described.pop("text", None)  # the tokenizer, which is in the folder text/
@@ -77,8 +77,8 @@ def _described(loaded: Run, checkpoint: dict[str, Any]) -> dict[str, Any]:
     return json.loads(json.dumps(described))
 
 
-def _portable(config: dict[str, Any], replaced: dict[str, str]) -> dict[str, Any]:
-    """Return the config of an exported model, without absolute paths; `replaced` has places of pretrained parts."""
+def _portable(config: dict[str, Any], places: dict[str, str]) -> dict[str, Any]:
+    """Return the config of an exported model, without absolute paths; `places` has folders of pretrained parts."""
     config = {key: value for key, value in config.items() if key not in _LEFT_OUT}
     config = map_strings(config, lambda text: os.path.basename(text) if os.path.isabs(text) else text)
     data = config["data"].setdefault("init_args", {})
@@ -86,17 +86,18 @@ def _portable(config: dict[str, Any], replaced: dict[str, str]) -> dict[str, Any
         if key in data:
             data[key] = None
     model = config["model"].setdefault("init_args", {})
-    for key, place in replaced.items():
+    for key, place in places.items():
         path = IN_FOLDER if place == "." else f"{IN_FOLDER}/{place}"
-        for part, name in ((model, key), (data, key.rpartition(".")[2])):  # encoder.checkpoint, checkpoint
+        # The model may have the key encoder.checkpoint, and the data then has checkpoint.
+        for part, name in ((model, key), (data, key.rpartition(".")[2])):
             if get_value(part, name) is not None:
                 set_value(part, name, path)
     return config
 
 
 def _export_other_models(loaded: Run, config: dict[str, Any], folder: Path) -> None:
-    """Write the models that the data of a run reads: the proposer of MatchSum's candidates, a trained parser."""
-    data, original = config["data"]["init_args"], loaded.config["data"]["init_args"]
+    """Export models that the data of a run reads (MatchSum's sentence scorer, a parser), and set paths in `config`."""
+    data, original = config["data"]["init_args"], loaded.config["data"]["init_args"]  # `original` has the run's paths
     scorer = original.get("scorer")  # of MatchSum; only a `RunScorer` has a run
     if isinstance(scorer, dict) and (scorer.get("init_args") or {}).get("run"):
         (folder / "scorer").mkdir()
