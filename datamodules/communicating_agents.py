@@ -96,7 +96,7 @@ class CommunicatingAgentsData(WordsData):
         return paragraph_parts(lengths, self.agents)
 
     def arrange(self, sources: list[list[int]], rows: list[dict[str, Any]]) -> tuple[Tensor, Tensor]:
-        """Return `source_extended`, the word ids of each agent, [B, M, I], and `lengths`, their numbers, [B, M]."""
+        """Return the words of each agent, ids of the extended vocabulary, [B, M, I], and their numbers, [B, M]."""
         lengths, words_of_agents = [], []  # B lists of M numbers, and B M lists of words
         for source, row in zip(sources, rows):
             sizes = self.parts(len(source), row["paragraphs"])  # numbers of words

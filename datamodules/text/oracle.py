@@ -177,7 +177,7 @@ def _border_bigrams(encoded: list[list[int]], chosen: list[int], index: int) -> 
 
 
 def _gains(target: _Target, selected: tuple[Grams, Grams], index: int, borders: list) -> tuple[int, int]:
-    """Return by how much matches of words and of bigrams increase with sentence `index` and its `_border_bigrams`."""
+    """Return how many more words, and bigrams, match with sentence `index` and the changed bigrams at its `borders`."""
     words, bigrams = target.sentences[index]
     word_limits, bigram_limits = target.limits
     borders_in_reference = [(gram, change) for gram, change in borders if gram in bigram_limits]

@@ -90,7 +90,7 @@ class GraphSum(SequenceToSequence):
         return [layer for layer in super().layers_to_shard() if not isinstance(layer, DecoderLayer)]
 
     def configure_optimizers(self) -> dict[str, Any]:
-        """Return Adam (0.9, 0.998) with the Noam schedule, and separate rates for a pretrained encoder and for sigma.
+        """Return Adam with the Noam schedule, and separate rates for a pretrained encoder and `log_sigma`.
 
         The paper also has "different optimizers for the pretrained part and other parts" (Li et al. 2020, section 3.1),
         as have Liu and Lapata (2019). With the learning rate of the decoder, all states of a pretrained encoder become
@@ -106,7 +106,7 @@ class GraphSum(SequenceToSequence):
         groups, factors = [{"params": parameters}], [noam_factor(self.network.size, self.optimizer.warmup_steps)]
         if sigmas:
             groups.append({"params": sigmas, "lr": self.optimizer.sigma_lr})
-            factors.append(lambda step: 1.0)  # a constant rate
+            factors.append(lambda step: 1.0)  # `sigma_lr` is constant
         if pretrained:
             groups.append({"params": pretrained, "lr": self.optimizer.encoder_lr})
             warm_up = self.optimizer.encoder_warmup_steps

@@ -203,7 +203,7 @@ class PermittedMixture(NamedTuple):
         source_logits = self.logits.gather(-1, source.masked_fill(~in_vocabulary, 0))
         generated = torch.cat([logits, source_logits.masked_fill(~in_vocabulary, float("-inf"))], -1)
         generated = generated + (self.share - self.total).unsqueeze(-1)  # log P_vocab of each candidate
-        # the attention of all positions with the same word is added up at the first one
+        # attention, a probability: that of all positions with the same word is added up at the first one
         first = first.unsqueeze(1).expand_as(source)
         mass = self.copied.new_zeros(ids.shape).scatter_add_(-1, count + first, self.copied)     # [B, K, C + S]
         repeated = first != torch.arange(source.shape[-1], device=source.device)

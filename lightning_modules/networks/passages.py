@@ -99,8 +99,8 @@ class Reader(nn.Module):
     def export(self, folder: Path, tokenizer: Any) -> dict[str, str]:
         """Write a pretrained encoder and its tokenizer to `folder`/encoder, and return the new value in the config.
 
-        The result of `Summarizer.export` is empty, and nothing is written, for an encoder from scratch, and for one of
-        an encoder-decoder, which cannot be saved without its decoder.
+        For an encoder from scratch the result is empty and nothing is written, and likewise for the encoder of an
+        encoder-decoder, which cannot be saved without its decoder.
         """
         if isinstance(self.model, ScratchEncoder) or self.model.config.is_encoder_decoder:
             return {}

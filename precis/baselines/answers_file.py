@@ -62,7 +62,7 @@ def open_answers(path: Path, settings: Mapping[str, Any]) -> Iterator[Answers]:
 
 
 def read_answers(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Return the settings and the answers of a file, by id; a `UserError` if it is missing or damaged."""
+    """Return the settings and the judge's answers by id in a file; a `UserError` if it is missing or damaged."""
     if not path.is_file():
         raise UserError(f"{path}: no such file of answers; run the command with a model first")
     records = list(_parse_lines(path, path.read_bytes()))

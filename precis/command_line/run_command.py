@@ -22,7 +22,7 @@ from precis.config.trust import FLAG, SUITE, VARIABLE, import_policy, with_absol
 
 
 def _quiet() -> None:
-    """Leave out output that users cannot act on: advice and deprecation warnings of libraries, bars in files."""
+    """Leave out advice of libraries that users cannot act on, and progress bars in files; shorten other warnings."""
     advice = "does not have many workers|The `srun` command|LeafSpec|overridden by `PrecisCLI|exists and is not empty"
     warnings.filterwarnings("ignore", f".*({advice})")
     warnings.formatwarning = lambda message, *_: f"precis: warning: {printable(str(message))}\n"  # no line of code

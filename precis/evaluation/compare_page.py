@@ -117,7 +117,7 @@ def document_data(comparison: Comparison, max_count: int, sources: Mapping[str, 
             scores = [_number(run.measures[name][index]) for name in comparison.measures]
             output = {"text": record["summary"], "scores": scores}
             if record.get("copied") is not None and record.get("words") is not None:  # of models that copy words
-                output |= {"words": record["words"], "copied": record["copied"]}
+                output |= {"words": record["words"], "copied": record["copied"]}  # whether each word was copied
             outputs.append(output)
         record = runs[0].rows[index]  # id and references are the same for all runs
         content = {"id": str(record["id"]), "references": record["references"], "outputs": outputs}

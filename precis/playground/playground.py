@@ -65,7 +65,7 @@ class Playground:
         self.documents = self._documents(*trained[0], split) if trained else {}
 
     def _documents(self, folder: str, run: Run, split: str | None) -> dict[str, dict[str, Any]]:
-        """Return records of documents of a run's corpus by id; none, with the reason on stderr, if it is unreadable."""
+        """Return the first documents of a run's corpus by id; none, with the reason on stderr, if it is unreadable."""
         try:
             split = split or ("test" if "test" in run.data.corpus.splits() else "val")
             print(f"{folder}: reading the documents of its {split} split", file=sys.stderr, flush=True)  # takes minutes

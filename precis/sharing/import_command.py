@@ -126,7 +126,7 @@ def _write_run_folder(
 
 
 def _with_symbols_of(tokenizer: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Give the suite's symbols that begin and end summaries the decoder's weights of PreSumm's tokens for the same."""
+    """Swap the decoder's weights of the suite's begin and end symbols with those of the tokens PreSumm uses as such."""
     names = ("decoder.embedding.weight", "decoder.output_bias")  # not the encoder's embedding, a weight of its own
     swapped = {name: state[name].clone() for name in names if name in state}
     for token, symbol in _SUMMARY_TOKENS.items():

@@ -286,7 +286,7 @@ class HuggingFaceSummarizer:
 
 def how_read(summary: Summary, long_documents: str) -> str | None:
     """Note how much was read, in how many windows, by the option `long_documents`; None for all in one window."""
-    read, total = summary.extra.get("source_tokens", (0, 0))  # trained models record neither
+    read, total = summary.extra.get("source_tokens", (0, 0))  # a trained run records neither tokens nor windows
     windows = summary.extra.get("windows", 1)
     if windows == 1:
         return f"first {read:,} of {total:,} tokens were read" if read < total else None

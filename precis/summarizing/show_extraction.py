@@ -124,7 +124,7 @@ def _print_summary(summary: Summary, options: Namespace) -> None:
     display = printable if sys.stdout.isatty() else str  # control characters could take over a terminal, but not a file
     if options.scores:
         print(display(sentence_lines(summary)), flush=True)
-    elif options.mark and isinstance(summary, ExtractiveSummary):
+    elif options.mark and isinstance(summary, ExtractiveSummary):  # `marked_document` escapes control characters
         Console(soft_wrap=True, highlight=False).print(marked_document(summary))
     elif options.mark:
         from callbacks.previews import marked  # imports Lightning

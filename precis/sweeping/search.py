@@ -122,7 +122,7 @@ def _run_trials(search: "Search", worker: int, received: list[int]) -> None:
         if outcome == "pruned":
             write_state(job.folder, "pruned", read_state(job.folder)["step"])  # instead of finished, as `fit` wrote
         _report(search, number, values)
-    if failures:
+    if failures == MAX_FAILURES:  # fewer if a signal ended the loop
         last = f"{failures} trials failed in a row, the last one is trial {number}: {failure}"
         raise UserError(f"{last}; correct the cause, then start the search again")
 
