@@ -55,7 +55,7 @@ def _parse_options() -> ArgumentParser:
     add("--out", type=Path | None, default=None, help="folder of parses, created if needed")
     add("--parser", type=str, default="default", help=PARSER_HELP)
     add("--language", type=str, default="en", help=LANGUAGE_HELP)
-    add("--rows", type=Literal["side", "nucleus"], default="side", help="which EDUs carry probability")
+    add("--rows", type=Literal["side", "nucleus"], default="side", help="which EDUs carry probability")  # see `Rows`
     add("--band", type=PositiveInt, default=128, help="maximum distance in EDUs of stored relations")
     add("--split", type=str | None, default=None, help="split of the corpus; all splits by default")
     add("--batch_size", type=PositiveInt, default=16, help="maximum number of documents in a batch")

@@ -60,7 +60,7 @@ def parse_corpus(corpus: Corpus, options: Namespace) -> None:
     cache = ParseCache(options.out)
     if not options.dry_run:
         cache.prepare()  # fail before loading a model
-    parser = _load_and_announce(options.parser, options.rows, options.band)
+    parser = _load_and_announce(options.parser, options.rows, options.band)  # rows: EDUs with probability
     documents = CorpusDocuments(
         corpus=corpus, cache_dir=default_cache(), splits=[options.split] if options.split else None,  # None: all splits
         on_bad_record=options.on_bad_record, num_proc=options.num_proc, language=options.language,
@@ -93,9 +93,9 @@ def _load_and_announce(name: str, rows: Rows, band: int) -> LightningModule:
 
 
 def _estimate(parser: LightningModule, data: ParsingData, options: Namespace) -> str:
-    """Parse the first batches, of the longest documents, into a temporary cache; return a line of estimates for all."""
+    """Parse the longest documents into a temporary cache; return a line of estimates. Changes `options` and `data`."""
     options.devices = 1  # the estimate is in hours of one device
-    batches = data.predict_dataloader()  # all, for their number of tokens
+    batches = data.predict_dataloader()  # loader of all batches, for their number of tokens
     data.max_batches = _SAMPLE_BATCHES  # of the next loader, and of the one that `_predict` uses
     sample = data.predict_dataloader()
     with TemporaryDirectory() as folder:
@@ -207,9 +207,9 @@ def show(options: Namespace) -> None:
     (document,) = documents_of(Texts(texts), options.language)
     band = options.band  # maximum distance in EDUs of two EDUs whose relations are kept
     if options.heat_map is not None:  # a heat map has all pairs of EDUs, of which a text has at most as many as words
-        band = min(LARGEST_HEAT_MAP, len(length_words(document.text)))
-    parser = _load_and_announce(options.parser, options.rows, band)
-    request, parse = parse_document(document, parser)
+        band = min(LARGEST_HEAT_MAP, len(length_words(document.text)))  # number of words
+    parser = _load_and_announce(options.parser, options.rows, band)  # rows: which EDUs carry probability
+    request, parse = parse_document(document, parser)  # the request has the text to which offsets refer
     draw(parse, request, options.svg, options.heat_map)
 
 
@@ -247,7 +247,7 @@ def nucleus_probabilities(parse: DiscourseParse) -> torch.Tensor:
 
 
 def heat_map(parse: DiscourseParse) -> Figure:
-    """Return a heat map of `nucleus_probabilities`, with nuclei as rows; pairs that are not stored are gray."""
+    """Return a heat map of `nucleus_probabilities`, nuclei as rows; pairs too far apart to be stored are gray."""
     side = min(20.0, 3 + parse.size / 8)  # inches: 1/8 for each EDU, and 3 for labels
     figure = figures.new_figure(side + 1, side)
     axes = figure.add_subplot()

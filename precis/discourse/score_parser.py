@@ -123,7 +123,7 @@ def score(options: Namespace) -> dict[str, Any]:
         "relations": len(parser.relations),
         "level": LEVEL,
         "resamples": resamples,
-        "decoding": getattr(getattr(parser, "reader", None), "decoding", None),  # only of a `DiscourseParser`
+        "decoding": getattr(getattr(parser, "reader", None), "decoding", None),  # only of a trained parser, as `mbr`
         "gold_edus": {system: parseval(predicted, gold, resamples=resamples) for system, predicted in trees.items()},
         "end_to_end": _end_to_end(parser, documents, name, resamples, options.language),
     }
@@ -141,7 +141,7 @@ def baseline_trees(documents: Sequence[TreebankDocument], gold: Sequence[Tree], 
     if not {"elaboration", "joint"} <= set(relations):  # the default labels of `right_branching`
         counts = Counter((span.nuclearity, span.relation) for tree in gold for span in tree.spans())
         most_frequent = counts.most_common(1)[0][0]
-        labels = {"within": most_frequent, "between": most_frequent}
+        labels = {"within": most_frequent, "between": most_frequent}  # sentences
     return [right_branching(document, **labels) for document in documents]
 
 
@@ -149,7 +149,7 @@ def _end_to_end(
     parser: LightningModule, documents: Sequence[TreebankDocument], name: str, resamples: int, language: str
 ) -> dict[str, Any]:
     """Return `segmentation_f1` and `parseval` of both systems from the text alone; the baseline has predicted EDUs."""
-    texts = [_from_text(document, language) for document in documents]
+    texts = [_from_text(document, language) for document in documents]  # below, `starts` matches EDUs by character
     parses = parsed(parser, [request_of(text, edus=False) for text in texts], "text alone")
     starts = [(parse.edus[:, 0].tolist(), edu_starts(document)) for parse, document in zip(parses, documents)]
     segmented = []  # the same documents with the predicted EDUs
@@ -193,10 +193,10 @@ def parseval(
     starts: Sequence[tuple[list[int], list[int]]] | None = None,
     resamples: int = RESAMPLES,
 ) -> dict[str, dict[str, Interval]]:
-    """Return Parseval by variant and level (`LEVELS`); `starts` has predicted and gold EDU offsets, None if equal."""
+    """Return Parseval by variant and level; `starts`: first characters of predicted and gold EDUs, None if the same."""
     table = {}
     for variant in VARIANTS:
-        counts = []
+        counts = []  # of each document: nodes that match on each level, predicted nodes, gold nodes, [6]
         for index, (predicted, gold_tree) in enumerate(zip(trees, gold, strict=True)):
             offsets = starts[index] if starts else ()  # two further arguments, or none
             counts.append(parseval_counts(predicted.spans(), gold_tree.spans(), variant, *offsets))

@@ -31,7 +31,7 @@ def draw_text(tree: Tree, edu_texts: Sequence[str], width: int = 100) -> str:
     pending = [((0, tree.size - 1), "", "", "")]
     while pending:
         (start, end), letter, branch, below = pending.pop()
-        node = tree.node(start, end)
+        node = tree.node(start, end)  # None for an EDU
         label = f"[{start + 1}] {one_line(edu_texts[start])}"  # of an EDU
         if node is not None:
             label = f"{_label(node)} ({node.nuclearity}) {node.start + 1}–{node.end + 1}"

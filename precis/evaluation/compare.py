@@ -142,10 +142,10 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
 def show(comparison: Comparison, notes: list[str], console: Console) -> None:
     """Print a block of lines for each system, a line for each measure, in columns that all blocks share."""
     headers = ["", "mean", "95 % interval", "difference", "p"]  # the first column has the names of measures
-    blocks = []
+    blocks = []  # a block for each system: a line for each measure, which is a list of columns
     for cells in comparison.cells:
         blocks.append([[name, *comparisons.cell_columns(cell)] for name, cell in zip(comparison.measures, cells)])
-    widths = [max(map(len, column)) for column in zip(headers, *chain(*blocks))]
+    widths = [max(map(len, column)) for column in zip(headers, *chain(*blocks))]  # over the lines of all blocks
     for index, (system, block) in enumerate(zip(comparison.systems, blocks)):
         role = ", baseline" if index == comparison.baseline else ""
         title = f"{one_line(system.name)} ({counted(len(system.runs), 'seed')}{role})"
@@ -188,7 +188,7 @@ def group_table(comparison: Comparison) -> GroupedTable:
     """Return the systems of a comparison as rows, sorted by their values of the config keys in which they differ."""
     systems = comparison.systems
     differing = config_differences(systems)
-    # A file of outputs has no config, so no values on axes; with many axes, the names of systems are easier to read.
+    # A fixed system, a file of outputs, has no config, so no values on axes; many axes are harder to read than names.
     has_axes = 0 < len(differing) <= MAX_KEYS_IN_NAME and not any(system.is_fixed for system in systems)
     axes = [short_key(key, set(differing)) for key in differing] if has_axes else ["system"]
     rows = []
@@ -206,7 +206,7 @@ def to_csv(table: GroupedTable, notes: Sequence[str]) -> str:
     keys = [field.name for field in fields(Cell)]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    axes = [axis for axis in table.axes if axis != "system"]  # the name of the system is in the first column anyway
+    axes = [axis for axis in table.axes if axis != "system"]  # without axes, the label is the name, the first column
     writer.writerow(["system", *axes, "seeds", *(f"{name}_{key}" for name in table.measures for key in keys)])
     for row in table.rows:
         values = [asdict(cell)[key] for cell in row.cells for key in keys]

@@ -47,7 +47,7 @@ def page_data(
         significant = [cell.significant for cell in cells]
         systems.append({"name": system.name, "runs": runs, "cells": lines, "significant": significant})
     settings = [system.runs[0].setting for system in comparison.systems]  # values by config key; some lack a key
-    differing = config_differences(comparison.systems)
+    differing = config_differences(comparison.systems)  # shown as flags: strings as they are, other values as JSON
     return {
         "baseline": comparison.baseline,  # an index of `systems`
         "measures": comparison.measures,
@@ -97,9 +97,9 @@ def _histograms(arrays: Sequence[np.ndarray]) -> dict[str, Any]:
 
 def chosen_documents(comparison: Comparison, max_count: int) -> list[int]:
     """Return indices of up to `max_count` documents, evenly spaced from similar to different scores of systems."""
-    measure = comparison.measures[0]  # one decides, and so do the first runs, whose outputs the page has
+    measure = comparison.measures[0]  # differences in the first measure count, of first runs, whose outputs are shown
     first_runs = [system.runs[0].measures[measure] for system in comparison.systems]
-    scores = np.nan_to_num(np.stack(first_runs))  # [systems, N]
+    scores = np.nan_to_num(np.stack(first_runs))  # [systems, N]; NaN, which has no rank, becomes 0
     ranking = np.argsort(scores.max(0) - scores.min(0), kind="stable")  # by the range of scores over systems
     if len(ranking) <= max_count:
         return list(range(len(ranking)))

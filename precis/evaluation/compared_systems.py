@@ -68,7 +68,7 @@ class RunRecord:
         scores = [record.get("scores", {}) for record in self.rows]  # one dict for each document
         names = dict.fromkeys(name for document_scores in scores for name in document_scores)  # in order, once each
         measures = {name: np.array([each.get(name, np.nan) for each in scores], dtype=np.float64) for name in names}
-        words = [length_words(" ".join(record["summary"])) for record in self.rows]
+        words = [length_words(" ".join(record["summary"])) for record in self.rows]  # of each summary, a list of words
         measures["length"] = np.array([len(summary) for summary in words], dtype=np.float64)
         measures["repeated_trigrams"] = np.array([100 * repeated_ngrams(summary) for summary in words])
         return measures
@@ -184,7 +184,7 @@ def _shared_split(folders: Sequence[Path]) -> str:
 
 
 def _read_run(path: Path, label: str, split: str, language: str) -> RunRecord:
-    """Read a run folder, or a file of predictions; add ROUGE if there are no scores. `label` is a sweep's or empty."""
+    """Read a run folder or file of predictions; add ROUGE if it has no scores. `label` is as in `RunRecord`."""
     if not path.exists():
         raise UserError(f"{path}: no such folder; give a run, a sweep or a file of predictions")
     if path.is_dir():
@@ -199,8 +199,8 @@ def _read_run(path: Path, label: str, split: str, language: str) -> RunRecord:
         config = read_config(folder) if is_of_run else {}
     environment = folder / "environment.json"
     records = read_rows(predictions)
-    signatures = _signatures(scores=predictions, predictions=predictions) or {}  # `precis test` scores in this file
-    signatures = _add_evaluated(predictions, records, signatures)
+    signatures = _signatures(scores=predictions, predictions=predictions) or {}  # `precis test` adds scores to them
+    signatures = _add_evaluated(predictions, records, signatures)  # adds scores of `precis evaluate` to `records`
     if not any(record.get("scores") for record in records):
         signatures |= _add_rouge(predictions, records, language)
     results = recorded_results(predictions)
@@ -220,7 +220,7 @@ def _signatures(scores: Path, predictions: Path) -> dict[str, str] | None:
 
 
 def _add_evaluated(path: Path, records: list[dict[str, Any]], signatures: dict[str, str]) -> dict[str, str]:
-    """Add scores by `precis evaluate` to `records`, where there is no score with a signature; return all signatures."""
+    """Add scores by `precis evaluate` to `records`, or replace scores without signature; return all signatures."""
     scores_file = scores_path(path)
     if not scores_file.is_file():
         return signatures
@@ -289,7 +289,7 @@ def systems_of(runs: Sequence[RunRecord]) -> list[System]:
 
 
 def _align(first: RunRecord, run: RunRecord) -> None:
-    """Sort the records of `run` as in `first`; raise a `UserError` if documents or references differ."""
+    """Sort the records of `run` as in `first`; a `UserError` if documents or words of references differ."""
     by_id = {record["id"]: record for record in run.rows}
     expected = {record["id"] for record in first.rows}
     keys = [key for key in _differing_keys([first.setting, run.setting]) if key.startswith("data.")]

@@ -88,14 +88,14 @@ def _test_differences(
     `scores` has an array [R runs, N documents, M measures] for each system.
     """
     others = [index for index in range(len(systems)) if index != baseline]
-    tested = np.array([name not in DESCRIPTIVE for name in measures])  # [M]
+    tested = np.array([name not in DESCRIPTIVE for name in measures])  # [M]; for the others, no direction is better
     differences, testable = [], np.full((len(others), len(measures)), False)  # testable: enough runs and documents
     for row, index in enumerate(others):
         pair = (systems[index], systems[baseline])
         fixed = (pair[0].is_fixed, pair[1].is_fixed)
         differences.append(significance.mean_difference(scores[index], scores[baseline], fixed))
-        shared, _ = significance.keep_shared(scores[index], scores[baseline])  # NaN where either system lacks a score
-        counts = (~np.isnan(shared[0])).sum(0)  # documents with scores in all runs, [M]
+        shared, _ = significance.keep_shared(scores[index], scores[baseline])  # [R, N, M], NaN in all runs if in one
+        counts = (~np.isnan(shared[0])).sum(0)  # documents with scores in all runs, [M]; NaN is the same in each run
         # Only a test between two fixed systems (without seeds) rests on documents alone, and needs many of them.
         documents_suffice = not all(fixed) or counts >= MIN_DOCUMENTS  # True, or [M]
         testable[row] = documents_suffice & all(system.is_fixed or len(system.runs) > 1 for system in pair)
@@ -106,7 +106,7 @@ def _test_differences(
     for row, index in enumerate(others):
         for column in range(len(measures)):
             *numbers, _ = (number_or_none(values[column]) for values in differences[row])  # _: detectable difference
-            names = ("difference", "difference_low", "difference_high", "p")
+            names = ("difference", "difference_low", "difference_high", "p")  # in the order of `Difference`
             tests[index, column] = dict(zip(names, numbers)) | {"significant": bool(stars[row, column])}
     return tests
 
@@ -140,7 +140,7 @@ def _notes_on(systems: Sequence[System], measures: Sequence[str], documents: int
 
 
 def _seed_notes(systems: Sequence[System], documents: int) -> list[str]:
-    """Return caveats about systems with too few seeds for a test, and systems without seeds on too few documents."""
+    """Return caveats on systems with too few seeds for a test, or without seeds if `documents` is too low a number."""
     if len(systems) < 2:  # nothing is compared
         return []
     notes = []

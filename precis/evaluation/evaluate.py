@@ -42,7 +42,7 @@ def evaluate(arguments: list[str]) -> None:
     predictions = _name_systems(by_file) if len(by_file) > 1 else list(*by_file.values())  # of the only file
     score_options = ScoreOptions(**{name: options[name] for name in ScoreOptions.__dataclass_fields__})
     evaluated = evaluate_predictions(predictions, options.metrics, score_options, options.resamples, options.seed)
-    uneven = uneven_systems(predictions)  # a note, or None
+    uneven = uneven_systems(predictions)  # a note if systems summarize different documents, else None
     results = {
         "files": [str(path) for path in targets],
         "scores_files": [str(target) for target in targets.values()],
@@ -77,15 +77,15 @@ def _lead(predictions: Sequence[Prediction], paths: Collection[Path], options: S
     if any(getattr(options, name) != getattr(ScoreOptions(), name) for name in ROUGE_OPTIONS):
         return {}
     recorded = recorded_results(next(iter(paths))).get("lead1")  # all files are about the same documents
-    if recorded and options.language == "en":  # in another language, ROUGE takes other words
+    if recorded and options.language == "en":  # the words of ROUGE depend on the language
         return recorded
-    # By id, so that a document is scored once though several systems summarize it; all sentences are in one part.
+    # By id, so that a document is scored once though several systems summarize it; one part (paragraph) has all of it.
     by_id = {p.id: Document(p.id, [p.document], p.references) for p in predictions if p.document is not None}
     return lead_scores(by_id.values(), options.language)
 
 
 def _targets(options: Namespace) -> dict[Path, Path]:
-    """Return the file of scores to write by file of summaries; a `UserError` if these are missing or that cannot be."""
+    """Return the file of scores to write by file of summaries; a `UserError` if one is missing or cannot be written."""
     paths = [Path(name) for name in options.files]
     if options.out and len(paths) > 1:
         raise UserError("--out names one file of scores; leave it out, to write scores beside each file")
@@ -169,7 +169,7 @@ def _parser() -> ArgumentParser:
     add("--fields", type=FieldNames, default=FieldNames())
     splitter_help = "sentence splitter for strings: lines takes each line as a sentence, as rouge-score does; auto is "
     splitter_help += "lines for strings with several lines, and otherwise detects which of the other two applies"
-    add("--splitter", type=Splitter, default="auto", help=splitter_help)
+    add("--splitter", type=Splitter, default="auto", help=splitter_help)  # the other two are sentencex and tokenized
     add("--separator", type=str | None, default=None, help="separator of the sentences in a string, such as <q>")
     parser.add_class_arguments(ScoreOptions, None)  # a flag for each field; None: without a prefix
     add("--resamples", type=PositiveInt, default=statistics.RESAMPLES, help="number of resamples of the bootstrap")

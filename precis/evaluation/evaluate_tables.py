@@ -46,7 +46,7 @@ def show(result: Mapping[str, Any], console: Console) -> None:
     print(f"scores of every document: {', '.join(result['scores_files'])}")
     if result["lead1"]:  # scores of first sentences, for comparison
         print(describe_lead(result["lead1"]))
-    files = result["files"]  # `precis compare` reads JSON Lines with one system per file
+    files = result["files"]  # `precis compare` reads JSON Lines with one system, or none that is named, per file
     if all(file.endswith(".jsonl") for file in files) and len(result["systems"]) in (0, len(files)):
         print(f"next: {shlex.join(['precis', 'compare', *files, '--html', 'page.html'])}")
 

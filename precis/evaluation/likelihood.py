@@ -68,7 +68,7 @@ def load(folder: Path, change: str) -> Run:
 
 
 def runs_of(system: str) -> dict[int, Path]:
-    """Return by seed the run folders that a glob pattern matches; a `UserError` if none, or two have the same seed."""
+    """Return by seed the run folders that `system`, a pattern, matches; a `UserError` if none, or two with one seed."""
     folders = [Path(name) for name in sorted(glob(system)) if (Path(name) / "config.yaml").is_file()]
     if not folders:
         raise UserError(f"{system}: no run folder of this name; give the folder of a run that `precis fit` made")
@@ -84,8 +84,8 @@ def runs_of(system: str) -> dict[int, Path]:
 def compare(systems: Sequence[Sequence[dict[str, float]]], names: Sequence[str]) -> list[str]:
     """Return a line for each system: mean, and difference to the first system.
 
-    A difference has a 95 % interval and a p-value, over documents and seeds, and the smallest detectable difference; a
-    star marks a difference that is significant after Holm's correction, which takes at least two seeds.
+    A difference has a 95 % interval, a p-value, and the smallest difference detectable with power 0.8. A star marks
+    significance after Holm's correction; with a single seed there is none, since p says nothing about other seeds.
 
     Args:
         systems: for each system, and each of its R runs by seed, the likelihoods of the N documents by id. A system

@@ -118,7 +118,7 @@ def _read_lines(path: Path) -> list[str]:
 
 
 def _read_record(row: Row, where: str, names: FieldNames, splitter: SentenceCutter) -> Prediction:
-    """Check the fields of a record from file and line `where`, and return its output, divided into sentences."""
+    """Return the checked output of a record from file and line `where`, in sentences; `split` names their splitter."""
     name = prediction_fields.read_id(row, where, names)
     where = f"{where} (id {name!r})"
     summary = prediction_fields.read_summary(row, where, names)

@@ -284,4 +284,4 @@ def plug_in_scores(path: str, predictions: Sequence[Prediction]) -> dict[str, Sc
         count = f"{len(values)} scores" if values.ndim == 1 else f"an array of shape {values.shape}"
         raise UserError(f"--metrics {path}: {count} for {len(predictions)} summaries; return a number per summary")
     measure, settings = getattr(metric, "name", name.lower()), getattr(metric, "signature", "unknown")  # are optional
-    return {measure: Scores(values, f"{measure}|{path}|{settings}|split:{_splitter(predictions)}")}
+    return {measure: Scores(values, f"{measure}|{path}|{settings}|split:{_splitter(predictions)}")}  # its signature

@@ -54,7 +54,7 @@ def folder_beside(path: Path, name: object) -> Path:
 
 
 def read_yaml(path: Path, no_mapping: str = NO_CONFIG) -> dict[str, Any]:
-    """Return the mapping in a YAML file; a `UserError` names the line of a mistake, or is `no_mapping`."""
+    """Return the mapping in a YAML file; a `UserError` has the line of a mistake, or the text `no_mapping`."""
     try:
         content = load_yaml(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
@@ -84,7 +84,7 @@ def load_yaml(text: str) -> Any:
 
 
 def _unfolded_size(node: Any, sizes: dict[int, float]) -> float:
-    """Return the number of values in a YAML node with all aliases expanded; `sizes` keeps it by `id` of a node."""
+    """Return how many values a YAML node has with aliases expanded, to limit memory; `sizes` keeps it by node `id`."""
     if isinstance(node, tuple):  # a key with its value
         return sum(_unfolded_size(part, sizes) for part in node)
     if isinstance(node, yaml.ScalarNode):

@@ -50,7 +50,7 @@ def guess_fields(row: Mapping[str, Any], where: str) -> FieldMap:
     if document is None:
         fields = ", ".join(row) or "none"
         raise UserError(f"{where}: no field is named like a document (fields: {fields}); rename one to `document`")
-    document_list: DocumentList = "sentences" if _is_sentences(row[document]) else "parts"  # what items of a list are
+    document_list: DocumentList = "sentences" if _is_sentences(row[document]) else "parts"  # list items, see `Fields`
     summary_list: SummaryList = "tokens" if _is_tokens(row.get(summary)) else "references"
     if _is_tokens(row[document]):  # a list of tokens for each sentence
         document_list = "tokens"

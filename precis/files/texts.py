@@ -55,7 +55,7 @@ def documents_of(corpus: Corpus, language: str = "en") -> list[Document]:
 
 
 def _read_texts(inputs: list[str]) -> list[tuple[str, str]]:
-    """Return (id, text) as `collect_texts`, blank or not; the id is the path of a file, or the name of a single one."""
+    """Return (id, text) of files, or of texts themselves, blank or not; an id is a path, or a single file's name."""
     if inputs in ([], ["-"]):
         try:
             return [("standard input", sys.stdin.buffer.read().decode("utf-8-sig").replace("\r\n", "\n"))]
@@ -65,7 +65,7 @@ def _read_texts(inputs: list[str]) -> list[tuple[str, str]]:
     texts = []
     for number, name in enumerate(inputs, start=1):
         path = Path(name)
-        if len(name.split()) > 1 and not os.path.exists(name):  # several words, which are not the name of a file
+        if len(name.split()) > 1 and not os.path.exists(name):  # a text itself: several words, and no file
             texts.append(("text" if single_input else f"text {number}", name))
         elif path.is_dir():
             files = sorted(file for file in path.iterdir() if file.suffix == ".txt" or is_html(file))

@@ -101,7 +101,7 @@ def _describe_devices() -> list[str]:
     if len(lines) == 1:  # only the processor
         build = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
         lines.append(f"no GPU that torch {torch.__version__} can use ({build}); see docs/hardware.md")
-    workers = default_workers("cuda" if torch.cuda.is_available() else "cpu")
+    workers = default_workers("cuda" if torch.cuda.is_available() else "cpu")  # each loader decides between it and 0
     lines.append(f"data.num_workers: {workers} by default on one device, 0 where batches are made quickly")
     return lines
 

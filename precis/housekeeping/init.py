@@ -53,7 +53,7 @@ def init(arguments: list[str]) -> None:
 
 
 def _corpus(files: dict[str, Path]) -> tuple[dict[str, Any], int]:
-    """Return the arguments of the corpus class `Files` for files by split, and the number of training records."""
+    """Check and print fields of files by split; return arguments of `Files`, and the number of training records."""
     fields = guess_fields(first_row(files["train"]), str(files["train"]))
     for split, path in files.items():
         fields_of_split = guess_fields(first_row(path), str(path))
@@ -72,7 +72,7 @@ def _corpus(files: dict[str, Path]) -> tuple[dict[str, Any], int]:
 
 def _unique_id(path: Path) -> tuple[str | None, int]:
     """Return the first field of `ID_NAMES` with unique values (None if there is none), and the number of records."""
-    # An empty list of fields: of Parquet files, all are read.
+    # The empty list of fields stands for all of them in Parquet; of other files, all are always read.
     records = [record for _, record in read_rows(path, []) if not isinstance(record, BadRecord)]
     by_lower_case = {name.lower(): name for name in records[0]}
     candidates = [by_lower_case[name] for name in ID_NAMES if name in by_lower_case]

@@ -34,7 +34,7 @@ def demo(arguments: list[str]) -> None:
     check_installed()
     from precis.playground.playground import Playground  # here, because it imports torch
 
-    runs = options.runs or [default_model(), "docstring"]  # shipped models
+    runs = options.runs or [default_model(), "docstring"]  # names of two shipped models
     page = build(Playground(runs, options.split, options.max_characters))
     serve(page, options.host, options.port)
 
@@ -94,7 +94,7 @@ def serve(page, host: str, port: int, block: bool = True) -> str:
             prevent_thread_lock=True, footer_links=[], enable_monitoring=False, ssr_mode=False, mcp_server=False,
             app_kwargs={"middleware": [Middleware(ContentPolicy)]},
         )  # fmt: skip
-    except (OSError, OverflowError):  # Gradio's error does not tell the cause
+    except (OSError, OverflowError):  # OverflowError: a port above 65535; Gradio's error does not tell the cause
         raise UserError(f"port {port} on {host} cannot be used; give another --port, or 0 for a free one") from None
     if block:
         print(f"{address} (Ctrl-C ends it)", flush=True)

@@ -135,7 +135,7 @@ def copied_summary(
     """Return HTML of a summary, in which copied words are marked, and of the document below it.
 
     While the pointer is over a word of the summary, CSS colors the words of the document with the largest attention,
-    and a hint lists them. A word of the summary has the color of the agent that reads the first of these.
+    and a hint lists them. A summary word has the color of the agent (encoder) that reads the first of these.
 
     Args:
         prefix: prefix of the ids in this card, unique in the page.
@@ -161,7 +161,7 @@ def copied_summary(
 def picture(title: str, svg: str) -> str:
     """Return HTML of an SVG in a frame, a page of its own, which isolates its styles and enables its tooltips.
 
-    A picture that is wider than the card shrinks by a quarter at most; the rest scrolls, as in one that is too high.
+    A picture that is wider than the card shrinks by a quarter at most; one that stays too wide or is too high scrolls.
     """
     width, height = map(int, re.findall(r'<svg[^>]* width="(\d+)" height="(\d+)"', svg)[0])
     height += _MARGIN
@@ -178,13 +178,13 @@ def sections(prefix: str, model: Summarizer, data: SummarizationData, batch: Bat
     parts = []
     if isinstance(summary, ExtractiveSummary):
         parts.append(MACROS.selected_sentences(summary))
-    elif isinstance(model, CopyingSummarizer) and summary.copied is not None:
+    elif isinstance(model, CopyingSummarizer) and summary.copied is not None:  # agents: encoders of parts of a text
         source, _, attention, _ = model.attention_map(batch, 0)  # words of the document, S, and weights [T, S]
         parts.append(copied_summary(prefix, source, summary.words, summary.copied, attention, agents_of(batch)))
     else:
         parts.append(MACROS.plain_summary(summary.text))
         if isinstance(model, HuggingFaceSummarizer) and (note := how_read(summary, model.options.long_documents)):
-            parts.append(MACROS.note(note))
+            parts.append(MACROS.note(note))  # how much of a long document was read
     if summary.scores:
         values = [f"{value:.1f}" for value in summary.scores.values()]
         parts.append(MACROS.table("ROUGE F1 x 100 against the reference", list(summary.scores), [values]))
@@ -206,14 +206,14 @@ def agents_of(batch: Any) -> list[int] | None:
 
 def discourse_sections(model: RSTformer, data: SummarizationData, document: Document) -> list[str]:
     """Return the tree of a document, its most probable relations, and the relation of each attention head."""
-    (features,) = data.features("test")
+    (features,) = data.features("test")  # of the only document, which the card summarizes
     if not features["parse"]:  # the key of the parse is empty for a document without words
         return []
     parse: DiscourseParse = data.cache.get(features["parse"], features["id"])
     texts = [document.text[start:end] for start, end in parse.edus.tolist()]
     tree = draw_tree(parse.best_tree(), texts, letters=_LETTERS, wrap=True, tree_width=_TREE_WIDTH)
     parts = [picture("RST tree of the document", tree)]
-    mass = parse.band(parse.half_width).sum((0, 1))  # of each relation, over pairs of EDUs, [R]
+    mass = parse.band(parse.half_width).sum((0, 1))  # band over pairs of EDUs [E, 2b + 1, R] -> sums [R]
     share = mass / mass.sum().clamp_min(1e-9)  # a single EDU has no pairs: all shares are 0
     order = share.argsort(descending=True, stable=True)[: 2 * _RELATIONS].tolist()
     shares = [[parse.relations[index], f"{100 * share[index]:.0f} %"] for index in order if share[index] > 0]

@@ -137,7 +137,7 @@ def _in_folder(path: str, old: str, new: str) -> str:
     if not path:
         return path
     relative = os.path.relpath(path, old)
-    if relative.startswith(os.pardir):  # not in `old`; Lightning deletes replaced models, so none may be outside `new`
+    if relative.startswith(os.pardir):  # outside `old`, where Lightning must not delete a model that is replaced
         relative = os.path.basename(path)
     return os.path.join(new, relative)
 

@@ -52,7 +52,7 @@ def score_table(
     for system, outputs in predictions.items():
         scores = score_many(outputs, references, VARIANTS, language=language)
         means = [100 * sum(score[v].fmeasure for score in scores) / len(scores) for v in VARIANTS]
-        words = [length_words(" ".join(output)) for output in outputs]  # a list for each summary
+        words = [length_words(" ".join(output)) for output in outputs]  # of each summary, its words
         length = sum(map(len, words)) / len(words)
         repeats = sum(map(repeated_ngrams, words)) / len(words)
         table.add_row(system, *(f"{mean:.2f}" for mean in means), f"{length:.1f}", f"{100 * repeats:.1f} %")

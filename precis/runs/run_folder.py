@@ -110,7 +110,7 @@ def load_run(
     if corpus is not None:
         data.corpus = corpus
     text = Path(run) / "text"
-    if text.is_dir() or not model.frozen_weights():
+    if text.is_dir() or not model.frozen_weights():  # without frozen weights, a missing text/ is an error
         data.tokenizer = data.load_tokenizer(text)
     else:  # exported without the frozen encoder and its tokenizer, which are loaded from the hub again
         data.tokenizer = data.tokenizer_type.of_checkpoint(data.checkpoint)
@@ -203,7 +203,7 @@ class RunRecord(Callback):
     def _write(self, trainer: Trainer) -> None:
         """Write config.yaml, text/ (the tokenizer, which a resumed run already has) and environment.json."""
         atomic_write(self.run / "config.yaml", self.config)
-        has_tokenizer = trainer.ckpt_path is not None and (self.run / "text").is_dir()  # a checkpoint to resume from
+        has_tokenizer = trainer.ckpt_path is not None and (self.run / "text").is_dir()  # else of an earlier start
         if isinstance(trainer.datamodule, SummarizationData) and not has_tokenizer:
             self._save_tokenizer(trainer.datamodule)
         seed = os.environ.get("PL_GLOBAL_SEED")  # set by Lightning's `seed_everything`

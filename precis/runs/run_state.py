@@ -20,7 +20,7 @@ from datamodules.file_locks import is_locked, take_lock
 from datamodules.text.lines import load_json
 
 STATE, LOCK = "state.json", ".fit.lock"
-SLURM_WAIT = 120.0  # seconds: after a node has failed, a file server may hold its lock for a while
+SLURM_WAIT = 120.0  # seconds, in a requeued job: a file server may hold the lock of a failed node for a while
 
 
 def write_state(run: Path, state: str, step: int) -> None:
@@ -46,7 +46,7 @@ def read_state(run: Path) -> dict[str, Any]:
 def lock_run(run: Path) -> int:
     """Lock a run folder until this process ends or releases the returned lock; a `UserError` names a present owner."""
     path = Path(run) / LOCK
-    lock = take_lock(path, wait=SLURM_WAIT if "SLURM_JOB_ID" in os.environ else 0)  # None if it stays taken
+    lock = take_lock(path, wait=SLURM_WAIT if "SLURM_JOB_ID" in os.environ else 0)  # a failed node may have it
     if lock is None:
         owner = path.read_text(encoding="utf-8").strip() or "another process"  # which has not written its name yet
         raise UserError(f"{run}: {owner} is training this run; wait until it ends, stop it, or pass another --run_dir")

@@ -14,7 +14,7 @@ def read_described(out: Path) -> dict[str, Any]:
     path = Path(out) / POINTS
     if not path.is_file():
         raise UserError(f"{path}: not found; give the folder of a sweep, such as runs/NAME")
-    content = read_json(path, after=list[str], points=list)  # required keys, and the types of their values
+    content = read_json(path, after=list[str], points=list)  # required keys; after: commands after `fit`
     types = {"run": str, "label": str, "config": dict}
     for point in content["points"]:
         if not isinstance(point, dict) or any(not isinstance(point.get(key), kind) for key, kind in types.items()):

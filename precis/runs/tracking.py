@@ -47,7 +47,7 @@ def grouping(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
 def wandb_logger(folder: Path, mode: str, project: str, config: dict[str, Any]) -> WandbLogger:
     """Return the W&B logger of a run; `mode` is online, offline, or auto (online if the user is logged in)."""
     online = mode == "online" or (mode == "auto" and logged_in())
-    # Files of artifacts wait for `wandb sync` in the run folder, not in the user's home.
+    # Files of artifacts wait for `wandb sync` in the run folder, unless the user has set a folder (read at import).
     os.environ[DATA_DIR_VARIABLE] = USER_DATA_DIR or str(Path(folder).resolve() / "wandb" / "data")
     logger = WandbLogger(
         project=project, name=Path(folder).resolve().name, id=run_id(folder), save_dir=str(folder),

@@ -41,7 +41,7 @@ def write_export(
     path = checkpoint or best_checkpoint(run)
     loaded = load_run(run, path)
     left_out = _frozen_weights(loaded) if compact else set()
-    places, note = {}, ""  # paths of pretrained parts in the folder by config key; for the card, why they are missing
+    places, note = {}, ""  # folders of pretrained parts, as an encoder, by config key; why there are none, for the card
     try:
         places = {} if left_out else loaded.model.export(folder)
     except ValueError as error:  # the network cannot be written in the format of transformers
@@ -51,7 +51,7 @@ def write_export(
     (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
     data = loaded.data
     frozen_tokenizer = data.tokenizer_type.of_checkpoint(data.checkpoint).state() if left_out else None
-    if data.tokenizer is None or data.tokenizer.state() != frozen_tokenizer:  # not the one loaded with the encoder
+    if data.tokenizer is None or data.tokenizer.state() != frozen_tokenizer:  # unless a frozen encoder has it
         shutil.copytree(run / "text", folder / "text")
     described = _described(loaded, read_checkpoint(path, verify=False))  # `load_run` has verified it
     weights = {name: value for name, value in loaded.model.state_dict().items() if name not in left_out}
@@ -68,13 +68,13 @@ def _frozen_weights(loaded: Run) -> set[str]:
 
 
 def _described(loaded: Run, checkpoint: dict[str, Any]) -> dict[str, Any]:
-    """Return what a checkpoint has beside tensors, as JSON: `loss_weights`, `global_step`, `switches` of schedules."""
+    """Return plain values of a checkpoint: `loss_weights`, `global_step`, `switches` (states of schedules)."""
     described: dict[str, Any] = {}
     loaded.model.on_save_checkpoint(described)
     described.pop("text", None)  # the tokenizer, which is in the folder text/
     described["global_step"] = checkpoint["global_step"]
     described["switches"] = checkpoint.get("switches")
-    return json.loads(json.dumps(described))
+    return json.loads(json.dumps(described))  # as readers of the file get it: tuples become lists
 
 
 def _portable(config: dict[str, Any], places: dict[str, str]) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def _portable(config: dict[str, Any], places: dict[str, str]) -> dict[str, Any]:
     model = config["model"].setdefault("init_args", {})
     for key, place in places.items():
         path = IN_FOLDER if place == "." else f"{IN_FOLDER}/{place}"
-        # The model may have the key encoder.checkpoint, and the data then has checkpoint.
+        # The data may have a copy of the argument, by its last part: `checkpoint` of the model's `encoder.checkpoint`.
         for part, name in ((model, key), (data, key.rpartition(".")[2])):
             if get_value(part, name) is not None:
                 set_value(part, name, path)

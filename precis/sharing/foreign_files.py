@@ -70,7 +70,7 @@ _REMEDY = (
 
 
 def _tensors(content: Any, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors of a state dict, or of the parameters, buffers and parts of a pickled module."""
+    """Yield the tensors of a state dict, or of the parameters, buffers and parts of a pickled module, an `Inert`."""
     if isinstance(content, Inert):
         values = vars(content)
         for part in ("_parameters", "_buffers", "_modules"):
