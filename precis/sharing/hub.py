@@ -49,7 +49,7 @@ def find_run(name: str | Path) -> Path | None:
     if (folder := shipped_folder(name)) is not None:
         return folder
     path = Path(name)
-    if path.is_dir():  # transformers writes config.json; an export may have both
+    if path.is_dir():  # transformers writes config.json; runs and exports config.yaml, but an export may have both
         return None if (path / "config.json").is_file() and not (path / "config.yaml").is_file() else path
     is_below_a_folder = len(path.parts) > 1 and path.parent.is_dir()  # a run that is missing, such as runs/one
     if path.exists() or is_below_a_folder or not _MODEL_NAME.fullmatch(str(name)):

@@ -64,7 +64,7 @@ def system_interval(scores: Array) -> Interval:
 
 
 def mean_difference(scores: Array, baseline: Array, fixed: tuple[bool, bool] = (False, False)) -> Difference:
-    """Return the differences in means of two systems whose runs were trained independently, with tests.
+    """Return the differences in means of two systems with independently trained runs, by the stricter of two tests.
 
     The test over seeds is Welch's: with three seeds a permutation has twenty arrangements and cannot reach 0.05, and
     two systems seldom have the same spread (Welch 1947; recommended for comparing learners over few seeds by Colas,
@@ -82,7 +82,7 @@ def mean_difference(scores: Array, baseline: Array, fixed: tuple[bool, bool] = (
     mean = column_means(by_document)  # [M]
     trained = [system for system, is_fixed in zip(systems, fixed) if not is_fixed]
     repeated = [system for system in trained if len(system) > 1]  # a single run has no variance over seeds
-    over_seeds = [_error(np.stack([column_means(run) for run in system])) for system in repeated]
+    over_seeds = [_error(np.stack([column_means(run) for run in system])) for system in repeated]  # `_Error` of each
     tests = [_total([*over_seeds, _error(by_document)])]  # over seeds and documents: their variances add up
     if trained and len(over_seeds) == len(trained):  # each trained system has several runs
         tests.append(_total(over_seeds))  # over seeds alone

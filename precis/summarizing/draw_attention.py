@@ -23,7 +23,7 @@ _MAX_TITLE = 28  # characters above a head's map, which is 2.6 inches wide
 
 
 def draw_attention(run: Path, texts: Sequence[tuple[str, str]], out: Path) -> None:
-    """Write pictures of an RSTformer's attention in a text, a pair (id, text), to `out`; a `UserError` for others."""
+    """Write pictures of an RSTformer's attention in one pair (id, text) to `out`; a `UserError` for other runs."""
     with TemporaryDirectory(prefix="precis-") as cache:
         loaded = load_run(run, corpus=Texts(texts), cache_dir=cache, max_eval=None)  # in place of the run's documents
         if not isinstance(loaded.model, RSTformer) or loaded.model.ablation == "no_discourse":
@@ -52,7 +52,7 @@ def write(model: RSTformer, data, out: Path) -> None:
         global_attention_mask=batch.global_mask, discourse=model.discourse(batch),
     )  # fmt: skip
     pictures = []  # image and caption of each layer
-    for layer in range(len(maps.without)):
+    for layer in range(len(maps.without)):  # attention without discourse, [layers, heads, EDUs, EDUs]
         relations = relations_of(model, layer, parse.relations)
         path = out / f"layer{layer + 1}.png"
         layer_figure(maps, layer, relations).savefig(path, format="png", dpi=80)  # about 200 pixels for each head

@@ -63,7 +63,7 @@ class Generator:
         self.ends = {ends} if isinstance(ends, int) else set(ends or ())
         candidates = (tokenizer.pad_token_id, self.card.pad_token_id, *self.ends, 0)  # any id serves: it is masked
         self.padding = next(token for token in candidates if token is not None)  # GPT-2, for example, has no padding
-        self.separator = tokenizer.get_added_vocab().get(SEPARATOR)  # None except for PRIMERA
+        self.separator = tokenizer.get_added_vocab().get(SEPARATOR)  # id; only PRIMERA ends documents with it
         self.change(settings)
         self.card = model.generation_config  # later changes start from these settings
 
@@ -123,13 +123,13 @@ def change_settings(config: GenerationConfig, settings: Mapping[str, Any]) -> Ge
     """
     _check(settings)
     changed = GenerationConfig.from_dict(config.to_dict())
-    for names in SAME_LIMIT.items():
+    for names in SAME_LIMIT.items():  # the two settings of one limit
         if any(name in settings for name in names):
             changed.update(**dict.fromkeys(names))  # sets both to None
     if settings.get("num_beams") == 1:
         changed.update(**dict.fromkeys(OF_BEAMS))  # transformers refuses settings that have no effect
     try:
-        changed.update(**UNUSED | settings | FIXED)  # settings of sampling are None, unless they are in `settings`
+        changed.update(**UNUSED | settings | FIXED)  # UNUSED: None unless set; FIXED: no sampling, whatever is set
         _solve_conflict(changed, settings)  # of minimum and maximum length
         changed.validate()
     except UserError:
@@ -147,7 +147,7 @@ def _check(settings: Mapping[str, Any]) -> None:
             similar = difflib.get_close_matches(name, names, n=1)
             hint = f"did you mean {similar[0]}?" if similar else "see GenerationConfig of transformers"
             raise UserError(f"{OPTION}.{name}: there is no such setting of generation; {hint}")
-        if value != FIXED.get(name, value):  # such as do_sample=True
+        if value != FIXED.get(name, value):  # such as do_sample=True; the suite scores pretrained models as baselines
             raise UserError(f"{OPTION}.{name} {value}: a baseline has one summary that is not drawn at random")
         if name in MINIMA and (not isinstance(value, int) or value < MINIMA[name]):
             raise UserError(f"{OPTION}.{name} {value}: give a whole number, at least {MINIMA[name]}")
@@ -165,7 +165,7 @@ def _solve_conflict(config: GenerationConfig, settings: Mapping[str, Any]) -> No
     if sets_maximum and not sets_minimum:
         config.update(min_length=None, min_new_tokens=None)
     elif sets_minimum and not sets_maximum:
-        config.update(max_length=None, max_new_tokens=minimum + DEFAULT_LENGTH)
+        config.update(max_length=None, max_new_tokens=minimum + DEFAULT_LENGTH)  # no limit is set above the minimum
 
 
 def load_pretrained(name: str, dtype: str, device: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -181,7 +181,7 @@ def load_pretrained(name: str, dtype: str, device: str) -> tuple[PreTrainedModel
     disable_progress_bar()  # hides the bar of loading weights, but not of downloads
     try:
         config = AutoConfig.from_pretrained(name)
-        architectures = " ".join(config.architectures or [GENERATES[0]])  # unknown ones are tried
+        architectures = " ".join(config.architectures or [GENERATES[0]])  # unknown ones pass the check
         if not any(part in architectures for part in GENERATES):
             remedy = "give a summarizer, such as BART, T5 or PEGASUS, or a chat model"
             raise UserError(f"{name}: {architectures} generates no text; {remedy}")

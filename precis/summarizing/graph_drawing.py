@@ -103,8 +103,8 @@ def _arcs(weights: NDArray, x: float) -> list[Curve]:
         top, bottom = TOP + ROW * (i + 0.5), TOP + ROW * (j + 0.5)
         depth = ARCS * (0.15 + 0.85 * ((j - i) / longest) ** 0.5)  # so that long and short arcs can be told apart
         tooltip = f"{i + 1} to {j + 1}: {weights[i, j]:.2f}, back: {weights[j, i]:.2f}"
-        path = f"M{x} {top}A{depth:.1f} {(bottom - top) / 2:.1f} 0 0 0 {x} {bottom}"
-        curves.append(("link", path, 0.5 + 4 * share, 0.15 + 0.75 * share, tooltip))  # weak links remain visible
+        path = f"M{x} {top}A{depth:.1f} {(bottom - top) / 2:.1f} 0 0 0 {x} {bottom}"  # M start A half axes, flags, end
+        curves.append(("link", path, 0.5 + 4 * share, 0.15 + 0.75 * share, tooltip))  # width and opacity above 0
     return curves
 
 

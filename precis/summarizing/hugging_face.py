@@ -205,7 +205,7 @@ class HuggingFaceSummarizer:
             return len(self.encode(" ".join(sentences[:count])))
 
         while sentences:
-            # Bisection, because tokenizing each of hundreds of sentences anew takes long; at least one sentence.
+            # The most sentences that fit, at least one; by bisection, since tokenizing hundreds of texts takes long.
             count = max(1, bisect_right(range(1, len(sentences) + 1), max_source, key=num_tokens))
             windows.append(" ".join(sentences[:count]))
             sentences = sentences[count:]

@@ -132,7 +132,7 @@ def _report_unread(data: SummarizationData) -> None:
     """Print on stderr which documents are truncated, and how many of their units (tokens, sentences, ...) are read."""
     if not data.truncation_limits():
         return
-    data.truncation[TEST] = []  # stops the DataModule's report, whose shares of a corpus say little about a few texts
+    data.truncation[TEST] = []  # as if reported: the DataModule's shares of a corpus say little about a few texts
     messages = []
     for row in data.features(TEST).select_columns(["id", TRUNCATION]):
         name, (read, total) = next(iter(row[TRUNCATION].items()))  # such as "source_tokens"; others come after it

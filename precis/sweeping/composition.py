@@ -50,7 +50,7 @@ def compose(sweep: Sweep) -> list[Point]:
         if digest in by_digest:
             first = by_digest[digest]
             no_effect = [key for key, value in point.overrides.items() if first.overrides.get(key, value) != value]
-            why = f" ({', '.join(no_effect)} changes nothing)" if no_effect else ""
+            why = f" ({', '.join(no_effect)} changes nothing)" if no_effect else ""  # keys that both set, differently
             same = f"the points {first.label!r} and {point.label!r} are the same run{why}"
             raise UserError(f"{sweep.path}: {same}; remove one of them")
         parts = (re.sub(r"[^A-Za-z0-9.+]+", "-", part).strip("-.") for part in point.label.split(" "))
@@ -148,7 +148,7 @@ def _check_monitors(config: dict[str, Any], callbacks: list[dict[str, Any]]) -> 
     monitors = {"checkpoint.monitor (metric of a search)": (config.get("checkpoint") or {}).get("monitor")}
     for callback in callbacks:
         monitors[f"monitor of {callback['class_path']}"] = (callback.get("init_args") or {}).get("monitor")
-    for argument, name in monitors.items():  # argument: its name in messages
+    for argument, name in monitors.items():  # argument: for messages; a search's metric becomes `checkpoint.monitor`
         if str(name).startswith("val/"):
             check_monitor(argument, name, [f"val/{each}" for each in (*SCORES, *model.validation_names)])
 

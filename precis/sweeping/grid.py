@@ -84,7 +84,7 @@ def read_sweep(path: Path) -> Sweep:
     if any(isinstance(seed, bool) or not isinstance(seed, int) for seed in seeds):  # in Python, true is an int
         raise UserError(f"{path}: seeds must be whole numbers; got {seeds}")
     fixed, grid, zipped, search = (content.get(key, {}) for key in ("set", "grid", "zip", "search"))
-    sweep = Sweep(
+    sweep = Sweep(  # no `after` in a search, which compares trials on the validation and does not test them
         path, base=_base(path, content["base"]), fixed=fixed, grid=grid, zipped=zipped, seeds=seeds, search=search,
         rows=[_row(path, number, row) for number, row in enumerate(content.get("points", []), 1)],
         after=[str(command) for command in content.get("after", [] if "search" in content else ["test"])],
@@ -118,9 +118,9 @@ def _row(path: Path, number: int, row: Any) -> tuple[str, dict[str, Any]]:
 
 def _check_keys(sweep: Sweep) -> None:
     """Raise a `UserError` for a key that a sweep may not set or sets twice, or a command that cannot follow `fit`."""
-    keys_of_points = set().union(*(overrides for _, overrides in sweep.rows))  # not in `places`: may replace `set`
+    keys_of_points = set().union(*(overrides for _, overrides in sweep.rows))  # may override keys of section `set`
     places = {"grid": [*sweep.grid], "zip": [*sweep.zipped], "search": [*sweep.search.get("keys", {})]}
-    places["seeds"] = [SEED] if sweep.seeds else []
+    places["seeds"] = [SEED] if sweep.seeds else []  # `places`: keys by section; none of them may be in `set`
     varying = [*keys_of_points, *itertools.chain(*places.values())]
     for key in [*varying, *sweep.fixed]:
         if key in RESERVED_KEYS:

@@ -14,7 +14,7 @@ from precis.sweeping.sweep_folder import last_line, print_state
 
 def run_environment(slot: int, slots: int) -> dict[str, str]:
     """Return the environment of the run in a slot (from 0) of `slots`, which divide cores and GPUs of this machine."""
-    # Inside a SLURM allocation, runs must not take themselves for tasks of its job.
+    # `same_suite`: runs import this installation. Inside SLURM, they must not take themselves for tasks of its job.
     environment = {name: value for name, value in same_suite(os.environ).items() if not name.startswith("SLURM_")}
     if slots > 1:
         environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // slots)))

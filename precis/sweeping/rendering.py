@@ -88,7 +88,7 @@ def fill_template(template: Path, sweep: str, folder: Path, jobs: Sequence[Job],
         "name": re.sub(r"[^a-z0-9]+", "-", sweep.lower())[:_LONGEST_NAME].strip("-") or "sweep",
         "folder": str(folder),
         "points": [{"index": n, "label": job.label, "folder": str(job.folder)} for n, job in enumerate(jobs)],
-        "comment": printable_line,
+        "comment": printable_line,  # a function: text as a part of one line, for comments in the template
     }
     if reserved := sorted(set(values) & set(fields)):
         raise UserError(f"--values: {', '.join(reserved)} are set by the sweep; leave them out")

@@ -111,7 +111,7 @@ def _run_trials(search: "Search", worker: int, received: list[int]) -> None:
         number, values = claimed
         try:
             job = _job(search, number, values)
-            failure = _run(job, received)
+            failure = _run(job, received)  # None, "stopped", or why it failed
         except UserError as error:  # the config of the trial is invalid
             failure = str(error)
         if failure == "stopped":

@@ -22,7 +22,7 @@ STYLES = {"complete": "green", "pruned": "cyan", "interrupted": "yellow", "faile
 
 def trial_rows(search: Search) -> list[dict[str, Any]]:
     """Return a dict for each trial that was started, as `precis sweep status --json` prints it."""
-    workers = states(search.out, worker_jobs(search.out, 1))  # worker 1, and all that have a folder
+    workers = states(search.out, worker_jobs(search.out, 1))  # worker 1, which each launch has, and others by folder
     active = {worker.job.folder.name for worker in workers if worker.state == "running"}
     described = []
     for trial in search.trials:

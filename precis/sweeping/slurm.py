@@ -270,7 +270,7 @@ def _run_other_task(job: Job, rank: int, received: list[int]) -> str:
                     is_signaled = True
                 time.sleep(0.1)
         if process.returncode:
-            _wait_for(received)
+            _wait_for(received)  # a signal may have ended the command before it reached this process
             if not received:  # the command failed by itself
                 _failure(job, rank).touch()
             return "stopped"

@@ -96,7 +96,7 @@ def _start_search(file: Sweep, out: Path, options: Namespace) -> None:
     from precis.sweeping.composition import check_buildable  # imports torch and Lightning
 
     points = compose_search(file)
-    base = points[0].config
+    base = points[0].config  # the other points, at the limits of the keys, are only checked
     if options.launcher == "slurm":
         profile = checked_profile(options.profile)
         if profile.nodes * profile.tasks_per_node > 1:
@@ -171,7 +171,7 @@ def _submit(out: Path, jobs: Sequence[Job], profile: Profile) -> None:
     if missing:
         # Jobs start in another folder. `absolute` follows no links: `submit` refuses links out of the sweep folder.
         absolute = [replace(job, folder=job.folder.absolute()) for job in missing]
-        numbers = submit(absolute, profile, out.resolve() / "slurm", out.resolve().name)
+        numbers = submit(absolute, profile, out.resolve() / "slurm", out.resolve().name)  # checked by `_launch`
         sweep_folder.write_launch(out, "slurm", numbers, profile=asdict(profile))
         first = next(iter(numbers.values())).split("_")[0]  # of ARRAY_INDEX
         print(f"submitted {counted(len(missing), kind)} as job {first}, {profile.concurrency} at a time")

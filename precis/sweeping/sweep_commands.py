@@ -90,7 +90,7 @@ def logs(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     folder = options.folder
     workers = sweep_folder.worker_jobs(folder, 1) if is_search(folder) else []  # worker 1, and all that have a folder
-    points = [*sweep_folder.states(folder), *sweep_folder.states(folder, workers)]
+    points = [*sweep_folder.states(folder), *sweep_folder.states(folder, workers)]  # points or trials, then workers
     for point in _matching(points, options.points, folder):
         path = point.job.log if options.rank == 0 else point.job.folder / f"log.rank{options.rank}.txt"
         if not path.is_file() and point.slurm:  # the job failed before its log was created

@@ -30,7 +30,7 @@ def in_slurm_step(environment: Mapping[str, str]) -> bool:
 
 
 def check_run_dir(environment: Mapping[str, str]) -> None:
-    """Raise a `UserError` if several processes start a run without `--run_dir`: each would choose its own folder."""
+    """Raise a `UserError` for several processes; called without `--run_dir`, where each would choose its own folder."""
     launcher = ""
     if "TORCHELASTIC_RUN_ID" in environment and int(environment.get("WORLD_SIZE", 1)) > 1:  # set by torchrun
         launcher = "torchrun"

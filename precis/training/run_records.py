@@ -41,7 +41,7 @@ def run_records(start: RunStart, is_summarizer: bool) -> tuple[list[Callback], l
     if start.fitting:
         callbacks = [TruncationTable(start.folder)] if is_summarizer else []
         loggers = [RunCSVLogger(start.folder)]
-        callbacks += _training_records(start, is_summarizer, loggers[0])  # `MetricsRecord` counts its rows
+        callbacks += _training_records(start, is_summarizer, loggers[0])  # checkpoints record how many rows it has
     elif is_summarizer:
         callbacks = _test_records(start)
     # A test is logged to the W&B run of the training, if there was one.
@@ -74,7 +74,7 @@ def _training_records(start: RunStart, is_summarizer: bool, logger: RunCSVLogger
 def _graceful_stop(start: RunStart) -> GracefulStop:
     """Return the callback that saves a checkpoint on signals, and requeues a SLURM job unless the sweep's task does."""
     folder, config = start.folder, start.config
-    trust = [FLAG] if needs_trust(config) or any(outside_paths(config, folder)) else []  # `fit` needs it again
+    trust = [FLAG] if needs_trust(config) or any(outside_paths(config, folder)) else []  # `fit` needs --trust again
     resume = shlex.join(["precis", "fit", "--run", str(folder), *trust])
     in_job = "SLURM_JOB_ID" in os.environ  # SLURM may send SIGTERM repeatedly, so the callback is patient
     on_stop = partial(requeue, folder) if in_job and os.environ.get("PRECIS_REQUEUE") != "off" else None
@@ -87,7 +87,7 @@ def _test_records(start: RunStart) -> list[Callback]:
     folder, command = start.folder, start.command
     corpus = yaml.safe_load(start.record)["data"]["init_args"]["corpus"]
     is_run = (folder / "config.yaml").is_file()
-    run_corpus = read_config(folder)["data"]["init_args"].get("corpus") if is_run else corpus  # no other one
+    run_corpus = read_config(folder)["data"]["init_args"].get("corpus") if is_run else corpus  # no run to compare
     source = source_name(run_corpus, corpus)  # None if the command reads the run's corpus
     path = start.config.out or predictions_path(folder, command, source)
     rank_zero_info(f"predictions: {path}")
@@ -103,7 +103,7 @@ def describe_checkpoint(path: Path) -> dict[str, Any]:
     switches = {name: Switch(*values) for name, values in content.get("switches", {}).items()}  # such as coverage
     states = [f"{name} {switch}" for name, switch in switches.items()]
     rank_zero_info("; ".join([f"{path}: trained for {counted(content['global_step'], 'step')}", *states]))
-    if pending := [name for name, switch in switches.items() if not switch.fully_on]:
+    if pending := [name for name, switch in switches.items() if not switch.fully_on]:  # not at the final value
         effect = "its scores are not those of the model that config.yaml describes"
         rank_zero_warn(f"{path} was saved before {', '.join(pending)} was fully on: {effect}")
     return {

@@ -52,10 +52,10 @@ def start_run(command: str, config: Namespace, dump: Callable[[Namespace], str],
 
     `dump` returns a config as YAML; afterwards, values for this start only, such as `ckpt_path`, are set in `config`.
     `locks` releases the folder's lock. A `UserError` if the folder has a run that is not resumed, has no run to resume,
-    or is not the place of a path in the config; or if the config names a class that configs may not name.
+    or does not contain an output path of the config; or if the config names a class that configs may not name.
     """
     check_permitted_names(config)
-    check_tasks(config.trainer.as_dict())
+    check_tasks(config.trainer.as_dict())  # that SLURM or torchrun started a process for each device
     folder = config.run_dir = config.run_dir or _new_folder(config)
     check_written_paths(config, folder, sys.argv[1:])
     check_links(folder)
@@ -102,14 +102,14 @@ def _check_command(start: RunStart) -> None:
 
 
 def _lock_and_resume(start: RunStart) -> None:
-    """Lock the run folder, and decide whether the run is resumed (from `config.ckpt_path`, which is set) or started."""
+    """Lock an existing run folder, set `resume` and `ckpt_path` to use, and delete files of a start to repeat."""
     config, folder = start.config, start.folder
     is_first = rank_zero_only.rank == 0
     if is_first:  # the checks would fail on other ranks, which may already see files that rank 0 has written
         checkpoint_files.check_writable(folder)
         if not config.resume:
             checkpoint_files.check_unused(folder)
-        if folder.is_dir():
+        if folder.is_dir():  # `PrecisCLI.fit` creates and locks a new one
             start.lock()
     # With `auto`, a run without a checkpoint starts anew, and one that was ended early stays as it is.
     is_auto = config.resume == "auto"

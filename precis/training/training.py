@@ -159,7 +159,7 @@ class PrecisCLI(LightningCLI):
             if reason := early_stopping_reason(self.trainer):
                 rank_zero_info(f"training ended early after step {self.trainer.global_step:,}: {reason}")
         except BaseException as end:
-            if state.training:  # otherwise, state.json still has the state of an earlier start
+            if state.training:  # training has begun; before that, state.json keeps the state of an earlier start
                 stopped = "stopped" if isinstance(end, SystemExit | KeyboardInterrupt) else "failed"
                 state.write(self.trainer, "diverged" if isinstance(end, Diverged) else stopped)
             if isinstance(end, SystemExit) and isinstance(end.__context__, KeyboardInterrupt):

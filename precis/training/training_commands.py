@@ -76,7 +76,7 @@ def _with_run(arguments: list[str]) -> list[str]:
         return arguments
     value = arguments[index].partition("=")[2]  # of `--run=FOLDER`; otherwise the next argument is the folder
     folder = value or "".join(arguments[index + 1 : index + 2])  # empty if nothing comes after `--run`
-    command, *options = arguments[:index] + arguments[index + (1 if value else 2) :]
+    command, *options = arguments[:index] + arguments[index + (1 if value else 2) :]  # without --run
     if not folder:
         raise UserError("--run needs the folder of a run")
     read_config(Path(folder))  # raises a `UserError` if it is no run folder

@@ -57,7 +57,7 @@ def check_search(path: Path, section: dict[str, Any]) -> None:
 
 
 def _check_space(where: str, space: Any) -> None:
-    """Raise a `UserError` if a distribution of the values of one key is none of `values` and `RANGES`, or wrong."""
+    """Raise a `UserError` if a key's distribution, without its `when`, is not `values` or one of `RANGES`, or wrong."""
     space = _with_explicit_kind(space)
     kinds = [name for name in space if name not in ("step", "when")] if isinstance(space, dict) else []
     if len(kinds) != 1 or kinds[0] not in ("values", *RANGES):
