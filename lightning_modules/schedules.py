@@ -15,10 +15,10 @@ from lightning_modules.options import AdamWOptions, EncoderAdamWOptions, Schedul
 
 
 def training_steps(trainer: Trainer) -> int:
-    """Return the number of optimizer steps of this training; a `UserError` if it has no limit other than time."""
+    """Return the number of optimizer steps, and let data load again; a `UserError` if only time limits training."""
     steps = trainer.estimated_stepping_batches
-    # Lightning has loaded the training data for this, before it restores a checkpoint; unless it is loaded again
-    # afterwards, the position of the data is not restored, and a resumed run starts its epoch from the first batch
+    # Lightning has loaded the training data to count its batches, before it restores a checkpoint; unless it loads
+    # them again, their position is not restored, and a resumed run starts its epoch from the first batch
     reload_training_data(trainer)
     if not isfinite(steps):
         problem = "the schedule of the learning rate needs the number of steps, which is not limited"

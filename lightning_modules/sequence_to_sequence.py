@@ -86,7 +86,7 @@ class SequenceToSequence(Summarizer):
         return (padded.view_as(batch.target).sum(1) / batch.target_lengths).mean()  # [B, T] -> scalar
 
     def log_probs(self, batch: Batch, samples: Samples, options: DecodingOptions | None = None) -> Tensor:
-        """Return log P of samples, [B, K, T], 0 after their end; with `options`, as `sample` draws with them."""
+        """Return log P of samples, [B, K, T], 0 after their end; with `options`, of the distribution of `sample`."""
         tokens, lengths = samples
         if options is not None:
             distribution = self.distribution(batch, tokens)
@@ -97,7 +97,7 @@ class SequenceToSequence(Summarizer):
         return log_probs.new_zeros(tokens.numel()).index_copy(0, positions, log_probs).view(tokens.shape)
 
     def generate(self, batch: Batch, options: DecodingOptions) -> Hypotheses:
-        """Run beam search, or sampling with `options.sample`, in eval mode."""
+        """Run beam search, or sampling with `options.sample`, in eval mode, without tokens that are `forbidden`."""
         with evaluating(self):
             state, memory = self.decoder.begin(*self.encode(batch))
             first = torch.full((batch.batch_size,), self.start, device=next(iter(memory.values())).device)  # [B]

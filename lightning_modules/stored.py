@@ -22,7 +22,7 @@ SCALES = ":scales"  # suffix of the name of the scales of a matrix in 8 bits
 def save_weights(folder: Path, settings: Mapping[str, Any], state: Mapping[str, Tensor], bits: int = 16) -> None:
     """Write weights and settings as model.safetensors and config.json.
 
-    With 16 `bits` all weights are in half precision. With 8 matrices are `quantized`, and vectors in half precision.
+    All weights are in half precision, but with 8 `bits`, matrices are int8 with a scale for each row (`quantized`).
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

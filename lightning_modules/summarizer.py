@@ -193,8 +193,8 @@ class Summarizer(LightningModule, ABC):
 
         Returns:
             For each argument that named a pretrained model, such as `encoder.checkpoint`, the path of the written part
-            relative to `folder`. It replaces the value in the config, also that of the DataModule's argument with the
-            last part of the name (`checkpoint`). Empty for a model without pretrained parts.
+            relative to `folder`. In the config it replaces the value of this argument, and that of the DataModule's
+            argument with the same name without its group, `checkpoint`. Empty for a model without pretrained parts.
         """
         return {}
 
@@ -211,11 +211,11 @@ class Summarizer(LightningModule, ABC):
         torch.manual_seed(hash((self._seed, self.trainer.global_rank, self.trainer.fit_loop.total_batch_idx)))
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """Return the weighted sum of the named terms, times the batch's weight among ranks and accumulated batches.
+        """Return the weighted sum of the named terms, times `batch.loss_weight`: the documents of a step count equally.
 
         Each term is logged as train/<name>, the mean over the documents of all ranks, and so is each of `step_values`,
-        to which terms may add. The sum of the model's terms is multiplied by `model_loss_weight`. Terms of weight 0 are
-        not computed: none of the model's terms if `model_loss_weight` is 0, and no extra term whose loss weight is 0.
+        which terms fill (`SelfCritical`). The sum of the model's terms is multiplied by `model_loss_weight`. Terms of
+        weight 0 are not computed: none of the model's if `model_loss_weight` is 0, no extra term whose weight is 0.
         """
         self.step_values = {}
         loss: Any = 0.0

@@ -18,7 +18,7 @@ def dense_attention(
     """Return the result of `chunked_attention`, with the same arguments, through dense scores [B, H, T, T]."""
     positions = torch.arange(q.shape[2], device=q.device)
     near = (positions[:, None] - positions).abs() <= window                           # [T, T]
-    visible = (near | view.is_global[:, None]) & view.token_mask[:, None]             # [B, T, T]
+    visible = (near | view.is_global[:, None]) & view.token_mask[:, None]  # [B, T, T]; output at global i is replaced
     out = attend(q, k, v, visible, table, view.token_edu, view.token_edu, dropout)
     return out.masked_fill(~view.token_mask[:, None, :, None], 0)
 
@@ -38,7 +38,7 @@ def attend(
     Queries, divided by sqrt(D), are [B, H, Q, D], keys and values [B, H, K, D]. `visible` is False where a query does
     not see a key, [B, Q, K]; the EDUs of queries and keys are -1 for none, [B, Q] and [B, K].
     """
-    with torch.autocast(q.device.type, enabled=False):
+    with torch.autocast(q.device.type, enabled=False):  # dtypes are chosen below
         scores = q @ k.transpose(-1, -2)                                              # [B, H, Q, K]
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))  # half precision is too coarse
         if table is not None:
@@ -59,7 +59,7 @@ def with_discourse(scores: Tensor, table: HeadTable, query_edu: Tensor, key_edu:
     in_band = (query >= 0) & (key >= 0) & (column >= 0) & (column < width)
     entry = query.clamp(min=0) * width + column.clamp(0, width - 1)  # index in the flattened table [E width]
     entry = entry.flatten(1).unsqueeze(1).expand(-1, scores.shape[1], -1)             # [B, H, Q K]
-    values = table.values.flatten(2).gather(2, entry).view_as(scores)
+    values = table.values.flatten(2).gather(2, entry).view_as(scores)  # [B, H, E, width] -> [B, H, Q, K]
     changed = {"scale": scores * values, "shift": scores + values, "replace": values}[table.operation]
     return torch.where(in_band[:, None], changed.to(scores.dtype), scores)
 
@@ -84,7 +84,7 @@ def batched_attention(
     """
     length, outputs = q.shape[2], []
     positions, is_present = _global_positions(view)                                   # [B, G] each
-    documents = torch.arange(len(q), device=q.device)[:, None]                        # [B, 1]
+    documents = torch.arange(len(q), device=q.device)[:, None]  # [B, 1]; indexes [B, T, H, D] with `positions`
     global_k, global_v = (x.transpose(1, 2)[documents, positions].transpose(1, 2) for x in (k, v))  # [B, H, G, D]
     no_edu = torch.full_like(positions, -1)  # discourse does not change attention to global tokens
     for start in range(0, length, chunk):
@@ -92,7 +92,7 @@ def batched_attention(
         keys = slice(max(0, start - window), min(length, end + window))
         i = torch.arange(start, end, device=q.device)[:, None]                        # [Q, 1]
         j = torch.arange(keys.start, keys.stop, device=q.device)                      # [K]
-        # the first G columns are the global tokens, which are therefore hidden among the K keys
+        # the first G columns are global tokens, hidden among the K keys; outputs of global queries are replaced later
         local = ((i - j).abs() <= window) & (view.token_mask & ~view.is_global)[:, None, keys]   # [B, Q, K]
         visible = torch.cat([is_present[:, None].expand(-1, end - start, -1), local], -1)        # [B, Q, G + K]
         output = checkpoint(

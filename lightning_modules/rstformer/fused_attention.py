@@ -55,7 +55,7 @@ def block_mask(view: View, window: int) -> BlockMask:
     attended = has_tokens[:, :, None] & keys                                          # [B, N, N]
     full = attended & inside & in_blocks.all(-1)[:, None]  # all pairs are visible, so that the mask is not evaluated
 
-    def visible(b, h, i, j):  # document, head, query, key
+    def visible(b, h, i, j):  # document, head, query, key; outputs of global queries are replaced later
         return token_mask[b, j] & (((i - j).abs() <= window) | is_global[b, j])
 
     return BlockMask.from_kv_blocks(*_listed(attended & ~full), *_listed(full), BLOCK_SIZE=BLOCK, mask_mod=visible)
@@ -72,7 +72,7 @@ def _pad_table(values: Tensor, neutral_value: float) -> Tensor:
 
     E' > E and b' > b: `_score_mod` looks up pairs outside the table, or with a token in no EDU, in the padding.
     """
-    half, edus = values.shape[-1] // 2, values.shape[2]                               # b, E
+    half, edus = values.shape[-1] // 2, values.shape[2]  # b, E; one more below: the padding is never empty
     side, extra_edus = padded_size(half + 1, _MIN_HALF_WIDTH) - half, padded_size(edus + 1, _MIN_EDUS) - edus
     return torch.nn.functional.pad(values, (side, side, 0, extra_edus), value=neutral_value)
 
@@ -88,7 +88,7 @@ def _score_mod(token_edu: Tensor, values: Tensor, operation: Operation):
 
     def modify(score, b, h, i, j):  # document, head, query, key
         row = query_row[b, i]
-        column = (key_edu[b, j] - row + width // 2).clamp(0, width - 1)
+        column = (key_edu[b, j] - row + width // 2).clamp(0, width - 1)  # b' + d, see `HeadTable`
         looked_up = values[b, h, row, column].to(score.dtype)
         if operation == "replace":  # whose padding is NaN
             return torch.where(looked_up.isnan(), score, looked_up)
@@ -140,7 +140,7 @@ class FactorGradient(torch.autograd.Function):
         """Return the gradients of `out` and beta, and None for the other arguments; the class has the equation."""
         out, lse, q, k, v, values, log_weights, token_edu = ctx.saved_tensors
         with torch.no_grad():
-            modify = _score_mod(token_edu, values + log_weights, "shift")
+            modify = _score_mod(token_edu, values + log_weights, "shift")  # only shifts have a factor
             weighted_out, aux = _attend(q, k, v, ctx.mask, modify, ctx.compiled, return_aux=_LSE)
             # r_i; rows of padding see no key, so their denominator is 0 and the ratio undefined
             ratio = (aux.lse - lse).exp().nan_to_num(0.0, 0.0, 0.0).unsqueeze(-1)         # [B, H, T, 1]
@@ -166,7 +166,7 @@ def fused_attention(
     scores are computed. Raises a `RuntimeError` if gradients of q, k, v or of the table's entries are required on a
     CPU, or more shapes have been compiled than `_SHAPES` allows.
     """
-    factor = None if table is None else table.factor
+    factor = None if table is None else table.factor  # set if only beta is learned, see `HeadTable`
     entries = [table.values] if table is not None and factor is None else []
     if torch.is_grad_enabled() and q.device.type == "cpu" and any(x.requires_grad for x in (q, k, v, *entries)):
         raise RuntimeError("fused attention has no backward pass on a CPU: use the chunked path, or torch.no_grad()")
@@ -183,7 +183,7 @@ def fused_attention(
     if factor is not None and torch.is_grad_enabled() and factor.beta.requires_grad:
         out, aux = _attend(q, k, v, mask, modify, compiled, return_aux=_LSE)
         log_weights = _pad_table(factor.weights, factor.neutral).clamp(min=0).log()  # rounding may give less than 0
-        inputs = (x.detach() for x in (aux.lse, q, k, v, values, log_weights, token_edu))
+        inputs = (x.detach() for x in (aux.lse, q, k, v, values, log_weights, token_edu))  # for the gradient of beta
         out = FactorGradient.apply(out, factor.beta, *inputs, mask, factor.sign, compiled)
     else:
         out = _attend(q, k, v, mask, modify, compiled)

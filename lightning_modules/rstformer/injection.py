@@ -84,7 +84,7 @@ class View:
         groups = [tuple(x.to(token_mask.device, non_blocking=True) for x in group) for group in groups]
         is_global, edu = (x.to(token_mask.device, non_blocking=True) for x in (is_global, edu))
         is_global = is_global & token_mask  # again, for a mask that was on the CPU
-        return cls(token_mask, is_global, edu.masked_fill(~token_mask | is_global, -1), groups)
+        return cls(token_mask, is_global, edu.masked_fill(~token_mask | is_global, -1), groups)  # -1 keeps scores
 
 
 def global_groups(is_global: Tensor) -> list[tuple[Tensor, Tensor]]:
@@ -113,7 +113,7 @@ def reach_by_document(token_edu: Tensor, window: int) -> Tensor:
     highest = nn.functional.pad(token_edu, (side, side), value=-1)  # highest EDU of each run of `span` tokens
     span = 1
     while 2 * span <= 2 * side + 1:
-        highest = torch.maximum(highest[:, :-span], highest[:, span:])
+        highest = torch.maximum(highest[:, :-span], highest[:, span:])  # of runs twice as long
         span *= 2
     rest = 2 * side + 1 - span  # a window is the union of two runs, which begin this far apart
     highest = torch.maximum(highest[:, : highest.shape[1] - rest], highest[:, rest:])  # [B, T]
@@ -235,7 +235,7 @@ class DiscourseInjection(nn.Module):
             return HeadTable(p, "scale")
         if self.injection == "one_plus":
             return HeadTable(1 + p, "scale")
-        # scores are shifted by beta_h slope; `LearnedFactor` needs the slope as sign (w - neutral_weight) with w >= 0
+        # shift = beta_h slope, slope = sign (w - neutral_weight), where w >= 0 because `FactorGradient` takes its log
         slope, neutral_weight, sign = p, 0.0, 1
         if self.injection == "log_bias":
             slope = (_EPS + p.clamp(min=0)).log()  # learned weights of relations can make p negative

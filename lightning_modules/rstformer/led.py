@@ -130,7 +130,7 @@ class LEDWindowAttention(nn.Module):
             k, v = (self.split(layer, states) for layer in (self.key_global, self.value_global))
             global_out = global_attention(q, k, v, view.token_mask[documents], self.dropout * self.training)
             global_out = global_out.transpose(1, 2).flatten(2).to(out.dtype)          # [N, G, D]
-            is_padding = ~view.token_mask[index]  # a global mask on the CPU may include padding     # [N, G]
+            is_padding = ~view.token_mask[index]  # global tokens grouped on the CPU may include it (`View.of`)
             out = out.index_put(index, global_out.masked_fill(is_padding.unsqueeze(-1), 0))
         return out
 
@@ -185,9 +185,9 @@ class DiscourseLED(nn.Module):
         """Return the output of the Hugging Face encoder, with `last_hidden_state` [B, T, D].
 
         `attention_mask` is 0 at padding, None for no padding; `global_attention_mask` is 1 at global tokens, None for
-        no global token, [B, T] each. LEDs are trained with one global token, the first. With a global mask on the CPU,
-        the host need not wait for a GPU. Raises a `ValueError` if there are more tokens than positions, or discourse is
-        missing or does not cover the tokens.
+        no global token, [B, T] each. LEDs are trained with one global token, the first. Global tokens are grouped where
+        their mask is: on the CPU, without a wait for a GPU. Raises a `ValueError` if there are more tokens than
+        positions, or discourse is missing or does not cover the tokens.
         """
         encoder = self.encoder
         if input_ids.shape[1] > encoder.max_source_positions:
@@ -216,12 +216,12 @@ class DiscourseLED(nn.Module):
             raise ValueError("the model needs the discourse of the batch; pass it, or build a model with no_discourse")
         if self.adapters is not None:
             view = View.of(attention_mask, is_global, discourse.token_edu)
-            self.adapters.set_discourse(discourse.gamma, view.token_edu, discourse.band.shape[-1])  # the last is R
+            self.adapters.set_discourse(discourse.gamma, view.token_edu, discourse.band.shape[-1])  # R relations
         if not len(self.injections):
             return View.of(attention_mask, is_global), [None] * num_layers
         view = View.of(attention_mask, is_global, discourse.token_edu)
-        is_copied = view.token_edu.device != discourse.token_edu.device  # from the CPU, where checking needs no GPU
-        token_edu = discourse.token_edu if is_copied else view.token_edu
+        is_copied = view.token_edu.device != discourse.token_edu.device
+        token_edu = discourse.token_edu if is_copied else view.token_edu  # the one on the CPU is read without a wait
         check_band(token_edu, self.reach, discourse.band, discourse.ids)
         if self.injections[0].learned:  # a table of each layer, from its parameters
             return view, [partial(injection, discourse.band) for injection in self.injections]

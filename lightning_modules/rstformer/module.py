@@ -73,7 +73,7 @@ class RSTformer(SequenceToSequence):
         attention_injection = self._injection(injection, led.config.encoder_attention_heads)
         adapters = None
         if encoder.lora_rank:
-            if self.ablation in ("wac", "no_discourse"):
+            if self.ablation in ("wac", "no_discourse"):  # p replaces scores, or there is nothing to weight by
                 problem = f"ablation {self.ablation} is not available"
                 raise ValueError(f"model.encoder.lora_rank weights updates by discourse: {problem}")
             attention_injection = None  # its arguments are checked, but it is not used
@@ -140,7 +140,7 @@ class RSTformer(SequenceToSequence):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore as `Summarizer` does; the callback `StartFrom` may also load a model without discourse.
 
-        A model with adapters cannot start from one without: export its LED, and name that as `encoder.checkpoint`.
+        A model with adapters, which rename weights, needs the exported LED of one without, as `encoder.checkpoint`.
         """
         weights = checkpoint["state_dict"]
         initial = {name: value for name, value in self.state_dict().items() if name.startswith(_DISCOURSE)}
@@ -151,7 +151,7 @@ class RSTformer(SequenceToSequence):
         super().on_load_checkpoint(checkpoint)
 
     def setup(self, stage: str) -> None:
-        """Set the tokenizer, and check that arguments of data and model match and the LDD covers windows."""
+        """Set the tokenizer; check that shared arguments are equal, and that LDDs have all pairs of EDUs in a window."""
         data = getattr(self.trainer, "datamodule", None)  # None if loaders are passed to the trainer
         with_discourse = hasattr(data, "widest_reach")  # `RSTformerData`, or a DataModule with the same methods
         if with_discourse:
@@ -174,7 +174,7 @@ class RSTformer(SequenceToSequence):
             mismatch = f"data.parser has {len(data.parser.relations)} relations, the model {self.relations}"
             remedy = "give model.injection.relations, and relation_frequency beside it if there are fewer heads"
             raise UserError(f"{mismatch}: {remedy}")
-        # [H, R], with one relation per head; no tables without discourse or with adapters
+        # [H, R], one relation per head, not used with `no_labels`; no tables without discourse or with adapters
         weights = self.network.injections[0].fixed_weights if len(self.network.injections) else ()
         if data.parser is not None and 0 < len(weights) < self.relations and self.ablation != "no_labels":
             names = ", ".join(data.parser.relations[relation] for relation in weights.argmax(1).tolist())
@@ -182,7 +182,7 @@ class RSTformer(SequenceToSequence):
             rank_zero_info(f"{heads} use the most frequent of {self.relations} relations: {names}")
 
     def _check_reach(self, data: Any) -> None:
-        """Raise a `UserError` with the farthest pair of EDUs in a window if the half-width of the LDDs is smaller."""
+        """Raise a `UserError` with the farthest pair of EDUs in a window if LDDs have none so far apart."""
         window = self.network.reach
         for split in data.loaded_splits():
             widest, name = data.widest_reach(split, window)
@@ -220,7 +220,7 @@ class RSTformer(SequenceToSequence):
             return None
         if batch.ldd is None:
             raise UserError("the model needs discourse, but the data has none; give both the same ablation")
-        # one byte per value stores 255 sqrt(p), which resolves small probabilities
+        # one byte per value stores 255 sqrt(p), which resolves small probabilities; gamma is for adapters
         return Discourse((batch.ldd.float() / 255).square(), batch.token_edu, batch.ids, batch.gamma)
 
     def encode(self, batch: RSTformerBatch) -> tuple[Tensor, Tensor]:

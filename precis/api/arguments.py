@@ -26,7 +26,7 @@ def metric_names(metrics: Any) -> str | None:
 def text_rows(texts: Iterable[Text]) -> list[dict[str, Any]]:
     """Return texts as records with `id`, by default their number from 1, and `document`; a `UserError` for no words."""
     rows = []
-    checked("texts", texts, Iterable, "a string, or a list of strings")
+    checked("texts", texts, Iterable, "a string, or a list of strings")  # callers put a single string in a list
     for number, text in enumerate([texts] if isinstance(texts, Mapping | Document) else texts, start=1):
         if not isinstance(text, (str, Mapping, Document)):
             kind = type(text).__name__

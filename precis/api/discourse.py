@@ -76,11 +76,11 @@ def parse(text: str, parser: str | LightningModule = "default", rows: Rows = "si
     record = next(Texts([("text", text)]).records("test"))  # the corpus of this text has only the split `test`
     document = make_document(record, language=language)
     if not isinstance(document, Document):
-        raise UserError(str(document))
+        raise UserError(str(document))  # a `BadRecord`: problem and remedy
     if isinstance(parser, str):
         # for all pairs of EDUs, which are at most as many as words; a power of two, so that texts share a cached parser
         num_words = len(length_words(text))
-        band = min(LARGEST_HEAT_MAP, max(64, 1 << (num_words - 1).bit_length()))  # 64: all short texts share one
+        band = min(LARGEST_HEAT_MAP, max(64, 1 << (num_words - 1).bit_length()))  # up to heat map size; 64: short texts
         parser = _load_parser(parser, rows, band)
     if not hasattr(parser, "predict_step"):  # see `datamodules.parsing.Parser`
         raise UserError(f"parser is of type {type(parser).__name__}; give a name, a folder or a parser")

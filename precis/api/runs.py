@@ -60,7 +60,7 @@ class Run:
             # no limit on evaluated documents, whatever the config of the run says
             loaded = load_model(path, chosen, options=pretrained, cache_dir=self._folder.name, max_eval=None)
         except ArgumentError as error:  # a config of the run that this version does not read
-            raise UserError(f"{self.path}: {explain(str(error), 'fit')}") from None
+            raise UserError(f"{self.path}: {explain(str(error), 'fit')}") from None  # refers to help of `precis fit`
         except TypeError as error:  # an unknown name in `options`
             options_of_models = ", ".join(PretrainedOptions.__dataclass_fields__)
             raise UserError(f"{error}; a model of Hugging Face has {options_of_models}") from None
@@ -136,7 +136,7 @@ class Run:
             summaries = self._summarize(data, options)
         predictions = []
         for summary in summaries:
-            where, source = f"document {summary.id!r}", sources[summary.id]
+            where, source = f"document {summary.id!r}", sources[summary.id]  # where: for messages
             predictions.append(Prediction(summary.id, where, summary.sentences, summary.references, source))
         evaluated = evaluate_predictions(predictions, names, score_options or ScoreOptions(), resamples, seed)
         frame = pd.DataFrame(evaluated.means).drop(columns="system").set_index("measure")  # of a single system

@@ -34,7 +34,7 @@ def light_model(folder: Path) -> "LightExtractor":
 def light_summaries(
     model: "LightExtractor", documents: Iterable[Document], budget: LengthBudget
 ) -> "Iterator[ExtractiveSummary]":
-    """Yield the summaries of documents by a model of `LIGHT`; a `UserError` if a value of the budget is invalid."""
+    """Yield the summaries of documents by a model without Lightning (`LIGHT`); a `UserError` for an invalid budget."""
     try:
         selection = replace(model.selection, **budget.selection_options())
     except ValueError as error:

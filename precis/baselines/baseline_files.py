@@ -99,7 +99,7 @@ def write_predictions(
         path: `NAME.jsonl`.
         documents: documents in the order in which they are written.
         texts: summaries by the id of their document; one that is missing is written as empty.
-        record: `split`, `settings` (with the `system`), `counts` and `signature`, for `NAME.results.json`.
+        record: `split`, `settings` (with `system`), `counts` of cut or empty texts, `signature` (how they were made).
         notes: lines that a user should know about the summaries, such as which are empty; None is left out.
         language: code of the language, by which summaries are divided into sentences.
     """

@@ -92,7 +92,7 @@ class _Prompts:
         self.queries = read_queries(Path(options.queries), options.query_field) if options.queries else None
         has_query = options.query is not None or options.queries is not None
         check_fields(options.prompt, self.text, {"document": True, "n": options.n is not None, "query": has_query})
-        # what prompts depend on, besides documents
+        # what prompts depend on, besides documents; n is the number of words to write
         self.settings = {"prompt": self.text, "n": options.n, "query": self.queries or options.query}
         self.settings["max_words"] = self.max_words
 

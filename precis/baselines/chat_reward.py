@@ -84,7 +84,7 @@ class ChatReward(Reward):
         path = self.answers if rank == 0 else self.answers.with_name(f"{self.answers.stem}.{rank}.jsonl")
         with open_answers(path, {"system": "reward"} | self.settings) as answers:
             missing = [(digest, prompt) for digest, prompt in prompts.items() if digest not in answers.by_id]
-            if len(answers.by_id) + len(missing) > self.budget:
+            if len(answers.by_id) + len(missing) > self.budget:  # of each rank, for its file
                 problem = f"the budget of {self.budget:,} requests is used up after {len(answers.by_id):,}"
                 raise UserError(f"{path}: {problem}; raise budget and resume the run")
             with ThreadPoolExecutor(1) as thread:  # the event loop would change signal handlers of the main thread

@@ -66,7 +66,7 @@ class Endpoint:
         self.concurrency, self.max_failures = options.concurrency, options.max_failures
         self.key_variable = options.key_variable
         self.has_warned = False  # whether `_warn_slow` has told the user that requests are repeated
-        self.key = os.environ.get(self.key_variable, "").strip()  # of a line end, as in files of secrets
+        self.key = os.environ.get(self.key_variable, "").strip()  # a key from a file may end in a line break
         address = urlsplit(self.base_url)
         if address.scheme not in ("http", "https") or not address.hostname:
             raise UserError(f"--base_url {self.base_url}: not an address; give one such as http://localhost:8000/v1")
@@ -78,7 +78,7 @@ class Endpoint:
             raise UserError("openai is not installed: pip install 'precis-suite[chat]'") from None
 
     def request_missing(self, prompts: Iterable[tuple[str, str]], answers: Answers, total: int) -> dict[str, str]:
-        """Add the answers that a file lacks to prompts (id, text), `total` in all; return reasons of failures by id."""
+        """Request the answers to `total` prompts (id, text) that the file lacks and add them; return failures by id."""
         with progress_bar() as progress:
             task = progress.add_task("answers", total=total, completed=len(answers.by_id))
 
@@ -107,10 +107,10 @@ class Endpoint:
     async def _answer_all(
         self, prompts: Iterable[tuple[str, str]], done: Callable[[str, Reply], None]
     ) -> dict[str, str]:
-        """Run `answer_all` in an event loop, with `concurrency` workers that share one iterator of prompts."""
+        """Run `answer_all` in an event loop, with `concurrency` workers that share the prompts; SIGTERM cancels it."""
         remaining, failures = iter(prompts), {}
         with suppress(ValueError, RuntimeError):  # only the main thread may handle signals
-            # an exception of the usual handler would leave the requests under way with a traceback each
+            # the exception that `run_command` raises would leave each request under way with a traceback
             if task := asyncio.current_task():
                 asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
@@ -158,7 +158,7 @@ class Endpoint:
                         raise RequestFailed(f"the response has more than {LONGEST_BODY >> 20} MiB")
             response._content = bytes(body)  # where `response.aread`, which has no limit, stores it
             if response.is_success:
-                _read_reply(response.text, attempts=1)  # checked here, where the client can still repeat the request
+                _read_reply(response.text, attempts=1)  # for its errors alone: here the client can repeat
         except TimeoutError:
             raise httpx.ReadError(f"no answer in {self.timeout:g} seconds") from None
         except BadReply as error:

@@ -92,7 +92,7 @@ def settings_of(model: HuggingFaceSummarizer) -> dict[str, Any]:
 
 
 def _summarize(model: HuggingFaceSummarizer, documents: Dataset, answers: Answers) -> None:
-    """Generate the summaries that the file of answers lacks, and add them to it batch by batch."""
+    """Generate the summaries (`Answer`) that the file of answers lacks, and add them to it batch by batch."""
     missing = [index for index, name in enumerate(documents["id"]) if name not in answers.by_id]
     with progress_bar() as progress:
         task = progress.add_task("summaries", total=len(documents), completed=len(documents) - len(missing))

@@ -60,7 +60,7 @@ def judge(arguments: list[str]) -> None:
     failures: dict[str, str] = {}  # why requests failed, by id of the prompt
     if options.base_url is None:
         recorded, answers = read_answers(path)
-        check_settings(path, {name: recorded.get(name) for name in settings}, settings)  # with any model and request
+        check_settings(path, {name: recorded.get(name) for name in settings}, settings)  # whatever model was asked
     else:
         answers, failures = _ask(options, pairs, prompt, settings)
     missing = [prompt_id for pair in pairs for prompt_id, _ in pair.prompts(prompt) if prompt_id not in answers]
@@ -70,7 +70,7 @@ def judge(arguments: list[str]) -> None:
         lacking = counted(len(missing), "answer")
         raise UserError(f"{path}: {lacking} missing, the first {missing[0]!r}: {reason}; {remedy}")
     texts = {prompt_id: answer["text"] for prompt_id, answer in answers.items()}
-    result = summarize(pairs, texts)
+    result = summarize(pairs, texts)  # statistics of verdicts
     if options.json:
         print(json.dumps(result, ensure_ascii=False, indent=1))
     else:
@@ -96,9 +96,9 @@ def _parser() -> ArgumentParser:
 
 
 def _read(options: Namespace) -> list[_Pair]:
-    """Pair the summaries of each document in two files; a `UserError` without sources, or if their documents differ."""
+    """Pair the summaries of each document, with A's source; a `UserError` without sources, or if documents differ."""
     documents = Path(options.documents) if options.documents else None
-    a, b = read_predictions(Path(options.a), documents=documents), read_predictions(Path(options.b))  # A has sources
+    a, b = read_predictions(Path(options.a), documents=documents), read_predictions(Path(options.b))  # A's sources
     if options.run:
         a = with_run_documents(a, options.run, options.split)
     a_by_id = {prediction.id: prediction for prediction in a}

@@ -77,7 +77,7 @@ def summarize(arguments: list[str]) -> None:
 
 
 def _choose_model(options: Namespace) -> bool:
-    """Set `options.checkpoint` to the chosen model; return whether the command needs no Lightning, a slow import."""
+    """Set `options.checkpoint` to the chosen model, print a default; return whether it works without Lightning."""
     chosen = [name for name in ("model", "run", "checkpoint") if options[name] is not None]
     if len(chosen) > 1:
         raise UserError(f"--{chosen[0]} and --{chosen[1]} both name a model; give one of them")

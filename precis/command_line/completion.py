@@ -44,10 +44,10 @@ def _whole_parser() -> argparse.ArgumentParser:
             takes_value: dict[str, Any] = {"action": "store_true"} if flags and action.nargs == 0 else {}
             added = subparser.add_argument(*(flags or [action.dest]), help="", **takes_value)
             if not takes_value:
-                added.complete = shtab.FILE
+                added.complete = shtab.FILE  # the shell offers file names; choices are not copied
             for group, package in groups.items():
-                # the options of all classes of a package, since which will be chosen is not known
-                names = package.__all__ if group.partition(".")[0] in flags else []  # --data also has --data.corpus
+                # options of all classes of the package, as any may be chosen; --data also leads to those of its corpus
+                names = package.__all__ if group.partition(".")[0] in flags else []
                 options = {option for kind in names for option in class_options(getattr(package, kind))}
                 for option in sorted(options):
                     if f"{group}.{option}" not in subparser._option_string_actions:  # it may be one of the command
@@ -60,7 +60,7 @@ class _ParserBuilt(Exception):
 
 
 def find_parser(command: str, arguments: list[str]) -> tuple[ArgumentParser, list[str]]:
-    """Return the parser of a command line and the arguments left for it: only OUT in `precis sweep status OUT`."""
+    """Return the parser of a command line and its arguments: for `precis sweep status OUT`, those of `status`, OUT."""
     if command in TRAINING and "--checkpoint" not in arguments:  # `precis test --checkpoint` reads a pretrained model
         from precis.training.training import fit_parser  # imports torch and Lightning
 

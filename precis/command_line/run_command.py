@@ -24,10 +24,10 @@ from precis.config.trust import FLAG, SUITE, VARIABLE, import_policy, with_absol
 def _quiet() -> None:
     """Leave out advice of libraries that users cannot act on, and progress bars in files; shorten other warnings."""
     advice = "does not have many workers|The `srun` command|LeafSpec|overridden by `PrecisCLI|exists and is not empty"
-    warnings.filterwarnings("ignore", f".*({advice})")
+    warnings.filterwarnings("ignore", f".*({advice})")  # such as to use more workers, or `srun`
     warnings.formatwarning = lambda message, *_: f"precis: warning: {printable(str(message))}\n"  # no line of code
     logging.getLogger("pytorch_lightning.utilities.rank_zero").addFilter(
-        lambda record: not record.getMessage().startswith(("💡", "TPU available"))
+        lambda record: not record.getMessage().startswith(("💡", "TPU available"))  # tips, and absent devices
     )
     os.environ.setdefault("WANDB_SILENT", "true")
     if not sys.stderr.isatty():  # bars of `datasets` and downloads print a line a minute; tqdm reads this when imported
@@ -49,17 +49,17 @@ def run(arguments: list[str]) -> None:
 
 
 def run_command(arguments: list[str]) -> int:
-    """Run a command, report errors that a user can correct in one line; return 0, 1, or 2 for wrong arguments."""
+    """Run a command: apply `--trust`, exit at SIGTERM, report errors in a line; return 0, 1, or 2 for bad arguments."""
     _quiet()
     trust_before, unraisable_before = os.environ.get(VARIABLE), sys.unraisablehook
-    if FLAG in arguments:
+    if FLAG in arguments:  # --trust
         arguments = [argument for argument in arguments if argument != FLAG]
         os.environ[VARIABLE] = "1"  # for the processes that this one starts, too
     is_main_thread = threading.current_thread() is threading.main_thread()
     is_default_handler = is_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     if is_default_handler:  # an exception, so that nothing half-written is left; training replaces this handler
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-        sys.unraisablehook = _send_again  # for signals that arrive in a destructor
+        sys.unraisablehook = _send_again  # for signals that arrive in a destructor, where exceptions are ignored
     try:
         arguments = with_absolute_files(arguments)
         with import_policy(arguments):
@@ -80,7 +80,7 @@ def run_command(arguments: list[str]) -> int:
             os.environ.pop(VARIABLE, None)
         if is_default_handler:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            # after an interruption, destructors of the interrupted functions' objects run later and still need the hook
+            # an interruption's traceback holds objects whose destructors run only after this, and still need the hook
             if not isinstance(sys.exception(), KeyboardInterrupt | SystemExit):
                 sys.unraisablehook = unraisable_before
     return 0

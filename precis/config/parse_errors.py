@@ -108,7 +108,7 @@ def suggest_class(class_path: str) -> str:
     suite = (callbacks, corpora, datamodules, lightning_modules)
     packages_of = {known: package.__name__ for package in suite for known in package.__all__}
     close = get_close_matches(name, packages_of, n=1, cutoff=_SIMILAR)
-    if not close:  # else loading libraries, and a less similar name, is not needed
+    if not close:  # only then load libraries, and accept less similarity (0.6)
         for library in ("torch.optim", "torch.optim.lr_scheduler", "pytorch_lightning.callbacks"):
             packages_of |= {known: library for known in dir(import_module(library)) if known[:1].isupper()}  # classes
         close = get_close_matches(name, packages_of, n=1)

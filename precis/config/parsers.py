@@ -75,8 +75,8 @@ def load_parser(name: str, rows: "Rows" = "side", band: int = 128) -> "Lightning
 
     Args:
         name: one of `PARSERS`, or a run folder, checkpoint or folder of weights of `lightning_modules.DiscourseParser`.
-        rows: which EDUs carry probability in the LDD, `side` or `nucleus`.
-        band: half-width of the LDD band: EDUs to each side for which probabilities are stored.
+        rows: which EDUs carry probability: all on the `side` of a relation's nucleus, or only each `nucleus` itself.
+        band: half-width of the labeled discourse distribution: EDUs to each side for which it is stored.
     """
     if name in PARSERS:
         parser = _load_named(name, rows, band)

@@ -44,7 +44,7 @@ def format_value(value: Any) -> str:
         return format_value(value["class_path"]) if "class_path" in value else as_flag(value)
     if isinstance(value, list):
         return "+".join(map(format_value, value))
-    text = as_flag(value)
+    text = as_flag(value)  # a string as it is, others as JSON
     return text.rsplit(".", 1)[-1] if re.fullmatch(r"[A-Za-z_][\w.]*", text) else text  # not of 0.5 or a path
 
 

@@ -55,15 +55,15 @@ def is_trusted() -> bool:
 
 @contextmanager
 def import_policy(arguments: Sequence[str] = ()) -> Iterator[None]:
-    """Let jsonargparse import only modules that configs may name, and the modules of names on the command line."""
+    """Let jsonargparse import only modules that configs may name, or names on the command line, unless `is_trusted`."""
     if is_trusted() or _command_line_names.get() is not None:  # the second: within another policy, which holds
         yield
         return
     names = names_on_command_line(arguments)
     token = _command_line_names.set(frozenset(names))
     original_settings = dict(_common.parsing_settings)  # there is no public function that returns them
-    # A name on the command line opens its package, but not the rest of those that configs may name in part, such as
-    # torch, and not jsonargparse itself; of precis, it opens its module, such as precis.baselines.chat_reward.
+    # A name on the command line opens its package, except the guarded ones: those of which configs may name parts,
+    # such as torch, and jsonargparse. Of precis, it opens its module, such as precis.baselines.chat_reward.
     guarded = {name.partition(".")[0] for name in _MODULES} | {"jsonargparse"}
     packages = {name.partition(".")[0] for name in names} - guarded
     modules = {name.rpartition(".")[0] for name in names if name.startswith("precis.")}
@@ -127,8 +127,8 @@ def check_permitted_names(config: Any) -> None:
 def check_commands(commands: Sequence[str], source: str) -> None:
     """Raise a `UserError` if the key `after` of a sweep file has a command that does more than evaluate a run.
 
-    Names in a command line are trusted, so commands with `--trust`, with a class that configs may not name, or with an
-    output outside of the run folder are refused too.
+    A command would trust what is on its own command line, so one with `--trust`, with a class that configs may not
+    name, or with an output outside of the run folder is refused too.
     """
     for command in () if is_trusted() else commands:
         try:
@@ -140,7 +140,7 @@ def check_commands(commands: Sequence[str], source: str) -> None:
         dotted = {part for word in words for part in re.split(r"[=,\s\[\]'\"]+", word) if _DOTTED_NAME.fullmatch(part)}
         names = {name for name in dotted if not name.endswith(_FILE_SUFFIXES)} | names_on_command_line(words)
         for name in sorted(names):
-            if not name.startswith(_PREFIXES) or not is_permitted_class(object_named(name)):
+            if not name.startswith(_PREFIXES) or not is_permitted_class(object_named(name)):  # the second imports
                 refused.append(name)
         if refused:
             allowed = f"only the classes of configs, {', '.join(_COMMANDS_OF_SWEEPS)}, and outputs in {_RUN}"
@@ -150,7 +150,7 @@ def check_commands(commands: Sequence[str], source: str) -> None:
 
 def _refused_options(command: str, words: Sequence[str]) -> Iterator[str]:
     """Yield the arguments in `words` that make a command do more than evaluate a run, or write outside of the run."""
-    if command == "evaluate" and not _is_in_run("".join(words[:1])):  # it writes beside the file that it reads
+    if command == "evaluate" and not _is_in_run("".join(words[:1])):  # it writes beside this file
         yield f"{''.join(words[:1])!r} as the file of evaluate"
     for word, following in zip(words, [*words[1:], ""]):
         name, equals, value = word.partition("=")
@@ -159,7 +159,7 @@ def _refused_options(command: str, words: Sequence[str]) -> Iterator[str]:
         value = value if equals else following
         if name == FLAG or (command in TRAINING and not name.startswith(_OPTIONS_OF_TRAINING)):
             yield name
-        if command in TRAINING and name.startswith("--run") and value != _RUN and not _is_in_run(value):
+        if command in TRAINING and name.startswith("--run") and value != _RUN and not _is_in_run(value):  # {run} itself
             yield word
         for option, suffix in _OUTPUTS.items():  # argparse takes abbreviations such as --ou, and `+=` appends to a list
             if option.startswith(name.rstrip("+")) and not (_is_in_run(value) and value.endswith(suffix)):
@@ -180,7 +180,7 @@ def _forbidden_names(config: Any, trusted_names: frozenset[str]) -> Iterator[tup
     trusted = [named for name in trusted_names if (named := object_named(name)) is not None]
     for where, value in leaves(config):
         if where.rpartition(".")[2] == "class_path" and isinstance(value, str):
-            # checking a name must not import a module that `import_policy` keeps jsonargparse from importing
+            # `object_named` imports; None, which is forbidden, for modules that `import_policy` would not import
             thing = object_named(value) if value in trusted_names or value.startswith(_PREFIXES) else None
             name = value
         elif callable(value) and not isinstance(value, os.PathLike):  # paths of jsonargparse can be called

@@ -77,14 +77,14 @@ def _values(config: Any) -> Iterator[tuple[str, Any]]:
 def explain_refusal(error: BaseException, config: Any) -> str:
     """Return one line for an error of a constructor of `model` or `data`: key, cause and remedy."""
     message = " ".join(str(error).split())
-    # jsonargparse lists its attempts, each with all values; the first that failed in a constructor has the cause.
+    # jsonargparse lists attempts, `Errors: - CAUSE - Expected a ...`; `Does not validate` is of no constructor.
     attempt = re.search(r"Errors: - (?!Does not validate)(.*?) - Expected an? ", message)
     cause = attempt[1] if attempt else message
     class_path = re.search(r"class_path='([^']+)'", message)
     groups = {group: part for group in ("model", "data") if (part := config.get(group))}
     # the group whose class is named in the message; the first one if it names no class
     group = next((g for g, part in groups.items() if not class_path or part.get("class_path") == class_path[1]), "")
-    if not group or re.match(rf"({group}|decoding|selection)\.\w", cause):  # begins with its key: needs no other
+    if not group or re.match(rf"({group}|decoding|selection)\.\w", cause):  # begins with a key, as decoding.max_length
         return cause
     values = groups[group].get("init_args") or {}
     if _MISSING_MODEL.search(cause):

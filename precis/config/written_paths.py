@@ -37,7 +37,7 @@ def outside_paths(config: Any, folder: Path | None, arguments: Sequence[str] = (
         if key in _PATHS and value != _default(class_path, key):  # a default is not a choice of the config
             is_server = text.startswith(("http://", "https://"))
             is_inside = is_server or (folder is not None and is_within(Path(text), folder))  # None: none yet
-        else:  # a name below a folder must not lead out of it
+        else:  # a file or folder name, such as `filename`, must not lead out of its folder
             is_inside = key not in _NAMES or not (os.path.isabs(text) or ".." in PurePath(text).parts)
         if not is_inside:
             yield where.replace(".init_args", ""), text

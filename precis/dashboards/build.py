@@ -54,7 +54,7 @@ def ablation_report(entity: str, project: str) -> reports.Report:
     """Return the report of the ablations of RSTformer: each is a group of runs, averaged over seeds."""
     ablations = reports.UnorderedList(items=[f"{name}: {meaning}" for name, meaning in contents.ABLATIONS.items()])
     blocks = [
-        reports.P(HOW),
+        reports.P(HOW),  # how scores were computed, and how to test them
         reports.H2("ablations"),
         ablations,
         reports.H2("scores on test"),

@@ -19,14 +19,14 @@ def workspaces(arguments: list[str]) -> None:
     parser.add_argument("--dry-run", action="store_true", help="print their contents without creating them")
     options = parser.parse_args(arguments)
     papers = [dashboard for dashboard in PAPERS if options.paper in (None, dashboard.paper)]  # .paper: class of model
-    has_report = options.paper in (None, ABLATED)
+    has_report = options.paper in (None, ABLATED)  # the class of the model with ablations
     if not papers:
         raise UserError(f"no dashboard for {options.paper!r}; there are {', '.join(d.paper for d in PAPERS)}")
     if options.dry_run:
         for dashboard in papers:
             print(f"{dashboard.title}: {', '.join(dashboard.history())}")  # the keys of logged values
         if has_report:
-            print(f"{ABLATION_TITLE}: {', '.join(TESTED)} by {ABLATION_KEY}")
+            print(f"{ABLATION_TITLE}: {', '.join(TESTED)} by {ABLATION_KEY}")  # the keys of test scores
         return
     if not options.entity:
         raise UserError("--entity is missing: the user or team at W&B whose project it is")
