@@ -151,7 +151,7 @@ class RSTformer(SequenceToSequence):
         super().on_load_checkpoint(checkpoint)
 
     def setup(self, stage: str) -> None:
-        """Set the tokenizer; check that shared arguments are equal, and that LDDs have all pairs of EDUs in a window."""
+        """Set the tokenizer; check that shared arguments are equal, and LDDs have all pairs of EDUs in a window."""
         data = getattr(self.trainer, "datamodule", None)  # None if loaders are passed to the trainer
         with_discourse = hasattr(data, "widest_reach")  # `RSTformerData`, or a DataModule with the same methods
         if with_discourse:
