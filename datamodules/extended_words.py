@@ -93,9 +93,8 @@ class WordsData(SummarizationData):
         summary = [word for sentence in document.reference for word in vocabulary.tokenize(sentence)]
         target = [*vocabulary.target_ids(summary, oov_words, self.vocab_size), STOP]
         paragraph_lengths = [sum(map(len, part)) for part in parts]
-        # ends of paragraphs in the truncated document
-        ends = [min(end, self.max_source) for end in accumulate(paragraph_lengths, initial=0)]
-        complete_sentences = whole_units([len(sentence) for sentence in sentences], self.max_source)
+        ends = [min(end, self.max_source) for end in accumulate(paragraph_lengths, initial=0)]  # of paragraphs
+        complete_sentences = whole_units([len(sentence) for sentence in sentences], self.max_source)  # number read
         return {
             "source": source or [UNK],
             "oov_words": oov_words,
@@ -103,7 +102,7 @@ class WordsData(SummarizationData):
             "length": max(1, len(source)),
             # number of words read of each paragraph; [1] for the word UNK
             "paragraphs": [end - start for start, end in pairwise(ends) if end > start] or [1],
-            TRUNCATION: count_source(document, len(source), len(words), complete_sentences)
+            TRUNCATION: count_source(document, len(source), len(words), complete_sentences)  # [read, total] of each
             | {"target_tokens": [min(len(target), self.max_target), len(target)]},
         }
 
@@ -123,7 +122,7 @@ class WordsData(SummarizationData):
         targets = []
         for row, n in zip(rows, num_oov):  # words that can no longer be copied from the source become UNK
             targets.append([UNK if word >= self.vocab_size + n else word for word in row["target"][:max_target]])
-        extended, lengths = self.arrange(sources, rows)  # padded, and divided among agents if the model has them
+        extended, lengths = self.arrange(sources, rows)  # padded; for agents, divided by `paragraphs` of the rows
         inputs = pad([[START, *words[:-1]] for words in targets], PAD)  # the targets shifted by one word, [B, T]
         return self.batch_type(
             ids=[row["id"] for row in rows],

@@ -34,7 +34,7 @@ def piece_boundaries(sizes: list[int], max_tokens: int) -> list[int]:
         tokens += size
     boundaries.append(len(sizes))
     for k in range(len(boundaries) - 1):
-        start, end = boundaries[k], boundaries[k + 1]
+        start, end = boundaries[k], boundaries[k + 1]  # of piece k; the next one ends at `boundaries[k + 2]`
         if end - start > 1:
             continue
         if k and start - boundaries[k - 1] > 2 and sum(sizes[start - 1 : end]) <= max_tokens:
@@ -120,7 +120,7 @@ class GapSentenceData(PretrainedSummarizerData):
         """
         if self.tokenizer.mask is None:
             raise UserError("model.encoder.checkpoint: its tokenizer has no mask; name one of PEGASUS, BART or T5")
-        encode = partial(_encode_rows, self._for_workers())  # a copy without datasets, which is cheap to pickle
+        encode = partial(_encode_rows, self._for_workers())  # without trainer, corpus and datasets: cheap to pickle
         columns = documents.column_names  # all are replaced, as a batched function returns another number of rows
         return documents.map(encode, batched=True, batch_size=64, remove_columns=columns, **caching)
 
@@ -147,12 +147,12 @@ class GapSentenceData(PretrainedSummarizerData):
         rng = random.Random(f"{self.draw_seed} {document.id}")
         sentences = document.sentences
         ratio = self.ratio if self.max_ratio is None else rng.uniform(self.ratio, self.max_ratio)
-        number = max(1, round(ratio * len(sentences)))
+        number = max(1, round(ratio * len(sentences)))  # at least one gap, if the next line allows it
         number = max(0, min(number, len(sentences) - 1))  # leave a sentence to read; 0 for a single sentence, or none
         chosen = select(sentences, number, self.selection, self.noise, rng, self.language.code)
         masked = {i for i in chosen if rng.random() >= self.unchanged}  # the other chosen ones stay in the source
         ids, sentence_of_token = self.tokens_and_sentences(document)
-        source = []
+        source = []  # below, `previous` is the sentence of the token before, -1 for none
         for previous, sentence, token in zip([-1, *sentence_of_token], sentence_of_token, ids):
             if sentence not in masked:
                 source.append(token)

@@ -125,7 +125,7 @@ class GraphSumData(NeedsParser, TokenizerData):
 
     @cached_property
     def graph(self) -> ParagraphGraph:
-        """Graph between paragraphs; a parser named by a string is loaded on first use.
+        """Graph between paragraphs, set to the language; a parser named by a string is loaded on first use.
 
         Raises:
             UserError: if there is no parser of that name.
@@ -147,7 +147,7 @@ class GraphSumData(NeedsParser, TokenizerData):
             tokenizer = GraphTokenizer.of_checkpoint(self.checkpoint)
         else:
             texts = (text for row in train for text in (*row["parts"], *row["references"]))  # lists of sentences
-            sentences = (f" {sentence}" for text in texts for sentence in text)  # encoded with this space, too
+            sentences = (f" {sentence}" for text in texts for sentence in text)  # with the space of `_tokens`
             tokenizer = GraphTokenizer.build(sentences, self.vocab_size)
         self.graph.fit(self.paragraphs(document) for document in TableDocuments(train))  # only some graphs learn
         tokenizer.graph = self.graph.state()
@@ -173,14 +173,14 @@ class GraphSumData(NeedsParser, TokenizerData):
         separator = self.tokenizer.paragraph if self.checkpoint is None else self.tokenizer.stop
         tokens = [self._tokens(" ".join(sentences)) for sentences in paragraphs.texts]  # (ids, offsets) by paragraph
         source = [[*ids[: self.max_tokens - 1], separator] for ids, _ in tokens]
-        sentences = [[*self._tokens(sentence)[0], self.tokenizer.sentence] for sentence in document.reference]
+        sentences = [[*self._tokens(sentence)[0], self.tokenizer.sentence] for sentence in document.reference]  # ids
         reference = [token for sentence in sentences for token in sentence][:-1]  # without a separator at the end
         target, target_counts = truncate_target(reference, self.max_target, self.tokenizer.stop)
         return {
             "source": source,
             "graph": self.graph(paragraphs).flatten().tolist(),  # L x L weights
             "target": target,
-            "length": len(source) * max(map(len, source)),  # tokens and padding of the document in a batch
+            "length": len(source) * max(map(len, source)),  # tokens and padding in a batch: L rows of the longest size
             TRUNCATION: self._counts(paragraphs, tokens) | target_counts,
         }
 
@@ -196,17 +196,17 @@ class GraphSumData(NeedsParser, TokenizerData):
         parts, max_tokens = len(paragraphs.document.parts), self.max_tokens - 1  # one token is the separator
         complete_sentences = 0
         for sentences, (_, offsets) in zip(paragraphs.texts, tokens):
-            complete_sentences += sentences_read(Document("", [sentences]), offsets, max_tokens)  # the id is not used
+            complete_sentences += sentences_read(Document("", [sentences]), offsets, max_tokens)  # the id is unused
         tokens_read = sum(min(len(ids), max_tokens) for ids, _ in tokens)
         return {
-            "source_parts": [parts - paragraphs.empty, parts],  # empty ones have no words
+            "source_parts": [parts - paragraphs.empty, parts],  # `empty` is the number of parts without words
             "source_paragraphs": [paragraphs.total - paragraphs.dropped, paragraphs.total],
             "source_sentences": [complete_sentences, len(paragraphs.document.sentences)],
             "tokens_of_kept_paragraphs": [tokens_read, sum(len(ids) for ids, _ in tokens)],
         }
 
     def truncation_limits(self) -> dict[str, str]:
-        """Return the option that limits each count of `_counts` and of the target."""
+        """Return the option, or another reason, that limits each count of `_counts` and of the target."""
         paragraphs = f"data.paragraphs.max_paragraphs {self.paragraphs.max_paragraphs}, keep {self.paragraphs.keep}"
         return {
             "source_parts": "parts without words",
@@ -235,7 +235,7 @@ class GraphSumData(NeedsParser, TokenizerData):
             source[b, :size, :width] = paragraphs.masked_fill(~real, self.tokenizer.pad)
             mask[b, :size, :width] = real
             graph[b, :size, :size] = weights_of(row)
-        # indices of the tokens of each document that are not padding, in its L n places
+        # for each document, indices in [L n] of its tokens without padding, to concatenate its paragraphs
         places = [of_document.nonzero().squeeze(1) for of_document in mask.flatten(1)]
         shifted = [[self.tokenizer.start, *row["target"][:-1]] for row in rows]  # targets, one token later
         return GraphSumBatch(

@@ -207,7 +207,7 @@ class ResumableLoader:
         num_workers: int = 0,
         trainer: Any = None,
     ) -> None:
-        self.batch_sampler, self.trainer = batch_sampler, trainer
+        self.batch_sampler, self.trainer = batch_sampler, trainer  # the trainer has the numbers for weights of losses
         self.loader = DataLoader(
             dataset,
             batch_sampler=batch_sampler,
@@ -240,7 +240,7 @@ class ResumableLoader:
             yield batch
 
     def _resumed_batches(self) -> int:
-        """Return the number of batches to skip: those processed in the epoch of the checkpoint, 0 in other epochs."""
+        """Use up the loaded position: return batches to skip, 0 in another epoch; UserError if their size changed."""
         position, self._position = self._position, None  # a position is used once
         if position is None or position["epoch"] != self.batch_sampler.epoch:
             return 0
@@ -262,7 +262,7 @@ class ResumableLoader:
             return dict(self._position)
         return {
             "epoch": self.batch_sampler.epoch,
-            "batches": self.delivered % len(self),  # 0 after the last batch: nothing of the next epoch is processed
+            "batches": self.delivered % len(self),  # 0 after the last batch: the next epoch resumes at its start
             "global_batch_size": self.batch_sampler.global_batch_size,
         }
 

@@ -93,7 +93,7 @@ class MatchSumData(EncoderData):
         if keep < 1 or piece < 1 or self.sizes[0] < 1 or self.sizes[0] > keep:
             raise ValueError(f"data.keep {keep}, sizes {self.sizes}, piece {piece}: at least 1, and a size up to keep")
         self.scorer, self.keep, self.piece = scorer, keep, piece
-        self.scorer.language = self.language.code
+        self.scorer.language = self.language.code  # the argument itself changes, as it scores the same corpus
         self._scores: dict[str, list[float]] = {}  # sentence scores of the split that is being encoded, by document id
 
     def feature_settings(self) -> dict[str, Any]:
@@ -123,7 +123,7 @@ class MatchSumData(EncoderData):
                 name = type(self.scorer).__name__
                 raise UserError(f"{name} gave document {document.id!r} {len(scores)} scores for its sentences")
             scores_by_id[document.id] = scores
-        with building_folder(path.parent) as building:  # so that other processes only see the complete file
+        with building_folder(path.parent) as building:  # others only see the complete file, and leftovers are removed
             (building / path.name).write_text(json.dumps(scores_by_id), encoding="utf-8")
             (building / path.name).replace(path)
         return scores_by_id
@@ -159,7 +159,7 @@ class MatchSumData(EncoderData):
             "choices": choices,
             "gains": text_scores(texts, [gold], language=self.language.code) if gold else [0.0] * len(texts),
             "sentences": sentences,
-            "proposed": scores,  # of its sentences by the scorer
+            "proposed": scores,  # of its sentences by the scorer, which proposes the candidates
             "length": num_tokens,
             TRUNCATION: count_source(document, num_tokens, num_tokens, len(sentences)),  # nothing is truncated
         }

@@ -202,13 +202,13 @@ def parse_missing(documents: Sequence[Document], cache: ParseCache, parser: Pars
     """
     data = ParsingData(documents, cache, parser, batch_size)
     batches = data.predict_dataloader()
-    if not batches.documents:
+    if not batches.documents:  # number of documents to parse
         return 0
     use_gpu = isinstance(parser, nn.Module) and torch.cuda.is_available()
     with ShardWriter(cache) as writer, progress_bar() as progress:
         parser = parser.cuda() if use_gpu else parser
         for number, batch in enumerate(progress.track(batches, total=len(batches), description="parsing")):
-            add_answers(writer.add, batch, parser.predict_step(batch, number), parser)
+            add_answers(writer.add, batch, parser.predict_step(batch, number), parser)  # checks them
         parser = parser.cpu() if use_gpu else parser
     cache.refresh()  # so that it reads the new shard
     return batches.documents

@@ -63,7 +63,7 @@ class PretrainedSummarizerData(TokenizerData):
     def framed(self, source: list[int], target: list[int]) -> dict[str, Any]:
         """Return the features of the ids of a document and of a summary: both truncated and with special symbols."""
         source_read = source[: self.room]  # the ids that fit beside the prefix and special symbols
-        target, counts = truncate_target(target, self.max_target, self.tokenizer.stop)
+        target, counts = truncate_target(target, self.max_target, self.tokenizer.stop)  # of `target_tokens`
         framed = [*self.tokenizer.opening, *self._prefix, *source_read, self.tokenizer.stop]
         return {
             "source": framed,

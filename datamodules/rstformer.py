@@ -165,7 +165,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         return data
 
     def on_new_features(self, split: str) -> None:
-        """Parse the documents whose parses are not in the cache."""
+        """Parse documents missing in the cache, warn about another language, read parses for the ablation `other`."""
         if self.parser is None:  # with the ablation `no_discourse`
             return
         if getattr(self.parser, "is_english", False):  # optional attribute of parsers
@@ -177,7 +177,7 @@ class RSTformerData(NeedsParser, TokenizerData):
             self._announce(split, unparsed)
             parse_missing(unparsed, self.cache, self.parser)
         if self.ablation == "other":
-            self.read_discourse()  # before loader processes copy this object, which holds the parses of other documents
+            self.read_discourse()  # now, so that each loader process gets the parses with its copy of this object
 
     def read_discourse(self) -> ParserDiscourse:
         """Return the object that turns a parse into LDD and gamma (importance of EDUs), with the ablation applied."""
@@ -190,7 +190,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         return self._ablation
 
     def _other_parses(self) -> list[DiscourseParse]:
-        """Return parses for the ablation `other`: in training up to 64 of the split `train`, later those it stored."""
+        """Return parses for the ablation `other`: in training up to 64 of the split `train`, later those saved."""
         stored = None if self.tokenizer_dir is None else Path(self.tokenizer_dir) / _OTHERS_FOLDER
         training = self.trainer is not None and self.trainer.state.fn == "fit"
         if stored is not None and stored.is_dir() and not training:
@@ -204,7 +204,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         return list(self._features)
 
     def widest_reach(self, split: str, window: int) -> tuple[int, str]:
-        """Return the largest `reach` of a split and its document id; 0 and "" if all are within `half_width`."""
+        """Return the largest `reach` in a split for `window` tokens, and its document; 0, "" if within `half_width`."""
         widest, widest_id = 0, ""
         features = self.features(split)
         keys = features["parse"][:]
@@ -212,7 +212,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         long = [index for index, key in enumerate(keys) if key and self.cache.size(key) > self.half_width + 1]
         for row in features.select(long).with_format("torch", columns=["starts", "ends"], output_all_columns=True):
             parse = self.cache.get(row["parse"], row["id"])
-            edus = parse.align(torch.stack([row["starts"], row["ends"]], 1))  # EDU of each token, [S]
+            edus = parse.align(torch.stack([row["starts"], row["ends"]], 1))  # EDU of each token, by characters, [S]
             if (distance := reach(edus, window)) > widest:
                 widest, widest_id = distance, row["id"]
         return widest, widest_id

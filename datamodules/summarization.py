@@ -97,7 +97,7 @@ class SummarizationData(LightningDataModule, ABC):
         self.limits = {TRAIN: max_train, VAL: max_eval, TEST: max_eval}  # maximum numbers of documents, None for all
         self.train_subset = train_subset
         self.num_workers, self.num_proc, self.pool = num_workers, num_proc, pool
-        self.seed, self.language = order_seed(seed), language_of(language)
+        self.seed, self.language = order_seed(seed), language_of(language)  # None is the seed of the run, or 0
         self.tokenizer: SavableTokenizer | None = None  # loaded by `prepare_data` and `setup`
         self._documents: dict[str, datasets.Dataset] = {}  # by split, filled on first use by `documents`
         self._features: dict[str, datasets.Dataset] = {}  # by split, filled on first use by `features`
@@ -166,11 +166,11 @@ class SummarizationData(LightningDataModule, ABC):
     def features(self, split: str) -> "datasets.Dataset":
         """Return the encoded documents of a split, from the cache if possible."""
         if split not in self._features:
-            settings = [FEATURES_VERSION, self.feature_settings(), *self.language.setting.values()]
+            settings = [FEATURES_VERSION, self.feature_settings(), *self.language.setting.values()]  # none in English
             key = _digest(type(self).__name__, self.digest(split), self.tokenizer.state(), settings)
             self._features[split] = self._cached_features(self.documents(split), key, f"encoding {split}")
             self._report_truncation(split)
-            self.on_new_features(split)
+            self.on_new_features(split)  # checks and additions of subclasses
         return self._features[split]
 
     def on_new_features(self, split: str) -> None:
@@ -189,7 +189,7 @@ class SummarizationData(LightningDataModule, ABC):
                 self.encode_all(documents, cache_file_name=str(building / f"{key}.arrow"), **options)
                 for name in names:  # an atomic move, so that other processes only see complete files
                     (building / name).replace(folder / name)
-        # with files of these names, `Dataset.map` opens them instead of encoding
+        # opens the moved files: if there are files of these names, `Dataset.map` does not encode
         return self.encode_all(documents, cache_file_name=str(folder / f"{key}.arrow"), **options)
 
     @rank_zero_only
@@ -236,7 +236,7 @@ class SummarizationData(LightningDataModule, ABC):
             UserError: if the corpus lacks a split that this command reads, or if the language is English but most
                 letters of the documents are not Latin.
         """
-        splits = self._splits(self.trainer.state.fn.value if self.trainer is not None else None)
+        splits = self._splits(self.trainer.state.fn.value if self.trainer is not None else None)  # None: all
         for split in splits:
             if split not in self.corpus.splits():
                 remedy = f"name a source for it with --data.corpus.{split}"
@@ -266,7 +266,7 @@ class SummarizationData(LightningDataModule, ABC):
         """Build tokenizer (from the training split, unless `tokenizer_dir` is set) and features of some splits."""
         folder = self._tokenizer_folder()
         if self.tokenizer_dir is None and not folder.exists():
-            with appearing_folder(folder) as building:
+            with appearing_folder(folder) as building:  # renamed to `folder` when complete
                 self.build_tokenizer(self.documents(TRAIN)).save(building)
         self.tokenizer = self.load_tokenizer(folder)
         for split in splits:

@@ -57,7 +57,7 @@ class Inventory:
             if suffix is None:
                 choices = "choose that of its treebank (--model.inventory gum, rst_dt, or a list of names)"
                 raise TreebankError(f"the relation {relation!r} is not in the inventory {self.name}; {choices}")
-            name = name.removesuffix(suffix)  # a relation may have several suffixes
+            name = name.removesuffix(suffix)  # such as `-e`; a relation may have several
         return self.classes[name]
 
 
@@ -117,7 +117,7 @@ def coarsened(
     """Return documents in whose trees each relation is replaced by its class; documents without a tree stay the same.
 
     Raises:
-        TreebankError: if a relation is unknown; the message has `where` (their file), the document's id and the EDUs.
+        TreebankError: if a relation is unknown; the message names `where` (a file), the document and the node's EDUs.
     """
     coarse_documents = []
     for document in documents:

@@ -57,7 +57,7 @@ class Shard(NamedTuple):
         entry = self.documents[key]
         mapped = torch.from_file(str(self.path), shared=False, size=self.size, dtype=torch.uint8)
         tensors = {}
-        for field, (dtype, shape, first_byte) in entry.tensors.items():
+        for field, (dtype, shape, first_byte) in entry.tensors.items():  # aligned: larger item sizes come first
             num_bytes = torch.Size(shape).numel() * dtype.itemsize
             tensors[field] = mapped[first_byte : first_byte + num_bytes].view(dtype).view(shape)
         return DiscourseParse(entry.id, entry.text_digest, relations=entry.relations, rows=entry.rows, **tensors)
@@ -68,13 +68,13 @@ class Shard(NamedTuple):
 
 
 def write_shard(folder: Path, rank: int, parses: dict[str, DiscourseParse]) -> Path:
-    """Write parses by key as one shard, atomically, and return its path.
+    """Write parses by key as one shard, atomically; return its path, with the digest of the header in the name.
 
     Raises:
         UserError: if it cannot be written.
     """
     content = _content(parses)
-    digest = xxhash.xxh3_128(content[: _header_end(content)]).hexdigest()
+    digest = xxhash.xxh3_128(content[: _header_end(content)]).hexdigest()  # the header has those of tensors
     # The random part separates shards that several processes of one rank, in different runs, write at once.
     path = folder / f"parses-{rank:05d}-{uuid4().hex[:12]}-{digest}.safetensors"
     try:
@@ -88,7 +88,7 @@ def _content(parses: dict[str, DiscourseParse]) -> bytes:
     """Return the bytes of a shard: tensors such as `0.ldd` (LDD of document 0), and a JSON manifest in the header."""
     inventories = list(dict.fromkeys(parse.relations for parse in parses.values()))  # each once, usually only one
     tensors: dict[str, Tensor] = {}
-    documents: dict[str, list] = {}  # read as `Entry` by `read_header`
+    documents: dict[str, list] = {}  # by key: prefix of its tensors, and fields of `Entry` (see `rows` there)
     for number, (key, parse) in enumerate(parses.items()):
         fields = {field: getattr(parse, field).contiguous() for field in _FIELDS}
         tensors |= {f"{number}.{field}": tensor for field, tensor in fields.items()}
@@ -124,7 +124,7 @@ def read_header(path: Path) -> Shard:
     size = path.stat().st_size
     with path.open("rb") as file:
         head = file.read(8)  # a `safetensors` file begins with the length of its header in 8 bytes
-        end = _header_end(head)  # offset of the first tensor
+        end = _header_end(head)  # offset of the first tensor; meaningless if `head` is short, which is checked next
         if len(head) < 8 or end > size:
             raise BrokenShard("truncated within its header")
         head += file.read(end - 8)
@@ -155,7 +155,7 @@ def durable_write(path: Path, content: bytes) -> None:
     After a crash or power failure, the file is complete or absent. Temporary files of killed writers are removed.
     """
     temporary = path.with_name(f"{WRITING}{uuid4().hex}")
-    with builders_lock(path.parent, WRITING):  # removes temporary files only while nobody else holds the lock
+    with builders_lock(path.parent, WRITING):  # on entry removes leftover temporary files, if nobody else holds it
         try:
             with temporary.open("xb") as file:
                 file.write(content)

@@ -98,7 +98,7 @@ class Tree:
                 instead = "" if node is None else f", but one over EDUs {node.start} to {node.end}"
                 raise TreeError(f"no node covers EDUs {start} to {end}{instead}")
             expected.extend(reversed(node.children))  # the first child is popped first
-        extra = next(nodes, None)
+        extra = next(nodes, None)  # every constituent has its node by now
         if extra is not None:
             raise TreeError(f"the node over EDUs {extra.start} to {extra.end} is in the tree twice or outside of it")
 
@@ -165,11 +165,11 @@ class Tree:
         """
         subtrees: dict[tuple[int, int], list | int] = {}  # by first and last EDU
         for node in reversed(self.nodes):  # children before their parent
-            nuclearity, relation = node.nuclearity, node.relation
+            nuclearity, relation = node.nuclearity, node.relation  # relation of the first satellite or else nucleus
             only_nuclei = "S" not in nuclearity
             if only_nuclei and len(set(node.relations)) == 1:
                 nuclearity = "NN"
-            elif only_nuclei or len(nuclearity) > 2:
+            elif only_nuclei or len(nuclearity) > 2:  # not NS or SN, for which one relation is enough
                 relation = list(node.relations)
             children = [start if start == end else subtrees.pop((start, end)) for start, end in node.children]
             subtrees[node.start, node.end] = [nuclearity, relation, *children]
@@ -190,13 +190,13 @@ class Tree:
             item = pending.pop()
             if item is _END:  # all children of the innermost open node have been read
                 label, starts = opened.pop()
-                nodes.append(_node_of(label, tuple(starts), next_edu - 1))
+                nodes.append(_node_of(label, tuple(starts), next_edu - 1))  # it ends with the EDU read last
                 continue
             if opened:
                 opened[-1][1].append(next_edu)
             if isinstance(item, list) and len(item) >= 4:  # nuclearity, relation and at least two children
                 opened.append((item[:2], []))
-                pending += [_END, *reversed(item[2:])]  # the first child is popped first
+                pending += [_END, *reversed(item[2:])]  # the first child is popped first, `_END` after the last
             elif isinstance(item, int) and not isinstance(item, bool):  # `true` of JSON is an int in Python
                 if item != next_edu:
                     raise TreeError(f"EDU {item} where EDU {next_edu} should be")
@@ -224,7 +224,7 @@ def _check_node(node: Node) -> None:
 
 
 def _binary_nodes(node: Node) -> list[Node]:
-    """Return the binary nodes that replace a node with more than two children, in the order of `Tree.binary`."""
+    """Return the binary nodes that replace one with more than two children, attached as `Tree.binary` describes."""
     nuclei = [child for child, letter in enumerate(node.nuclearity) if letter == "N"]  # indices of children
     first, last = nuclei[0], nuclei[-1]
     starts, ends = node.starts, [end for _, end in node.children]  # first and last EDU of each child

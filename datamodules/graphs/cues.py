@@ -81,9 +81,8 @@ def cues(sentences: Sequence[str]) -> list[Cues]:
 
 def _cues(words: list[str], verbs: list[str | None], entities: frozenset[str]) -> Cues:
     """Return the cues of a sentence from its lower-cased words, the stem of a verb or None for each, and its names."""
-    # number of words of the longest discourse marker at the beginning of the sentence, 0 without one
-    sizes = range(1, LONGEST_MARKER + 1)
-    marker_length = max((size for size in sizes if tuple(words[:size]) in MARKERS), default=0)
+    sizes = range(1, LONGEST_MARKER + 1)  # words of a discourse marker at the beginning of the sentence
+    marker_length = max((size for size in sizes if tuple(words[:size]) in MARKERS), default=0)  # of the longest
     first = words[marker_length] if marker_length < len(words) else ""  # first word after the marker
     words, remaining_verbs = words[marker_length:], verbs[marker_length:]
     return Cues(
@@ -119,9 +118,9 @@ def _cased_names(sentences: Sequence[str]) -> list[frozenset[str]]:
 def _capitalized_runs(sentence: str) -> list[tuple[bool, list[str]]]:
     """Return (whether it begins the sentence, words) for each run of capitalized content words."""
     runs: list[tuple[bool, list[str]]] = []
-    for phrase in _RUN.finditer(sentence):  # runs do not cross punctuation
+    for phrase in _RUN.finditer(sentence):  # words without punctuation between them, which ends a run
         begins_sentence = not sentence[: phrase.start()].strip("\"'`“‘( ")  # only quotes and brackets before it
-        open_run = None  # the run of the word before, to which a capitalized word is added
+        open_run = None  # the run of the word before, already in `runs`; a capitalized word is added to it
         for number, match in enumerate(WORD.finditer(phrase.group())):
             word = match.group().removesuffix("'s")
             if not word[0].isupper() or word.lower() in STOP_WORDS or len(word) == 1:  # no content word, or an initial

@@ -123,7 +123,7 @@ def _has_deverbal_noun(sentence_cues: Sequence[Cues]) -> NDArray:
         by_prefix.setdefault(verb[:4], []).append(verb)
     bases = {noun: {verb for verb in by_prefix.get(noun[:4], ()) if deverbal(noun, verb)} for noun in nouns}
     base_verbs = [frozenset().union(*(bases[noun] for noun in cue.definite)) for cue in sentence_cues]
-    return _share_item(base_verbs, [cue.verbs for cue in sentence_cues])
+    return _share_item(base_verbs, [cue.verbs for cue in sentence_cues])  # i: bases of its nouns; j: its verbs
 
 
 def _below_diagonal(pairs: NDArray) -> NDArray:

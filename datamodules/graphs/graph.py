@@ -60,7 +60,7 @@ class ParagraphGraph(ABC):
         return text_digest(json.dumps(inputs, sort_keys=True, default=str))[:24]  # 96 bits are enough to be unique
 
     def __call__(self, paragraphs: Paragraphs) -> Weights:
-        """Return G [L, L], float32 in [0, 1], 1 on the diagonal.
+        """Return the weights G between paragraphs, [L, L], float32 in [0, 1], 1 on the diagonal.
 
         Raises:
             UserError: if the shape is wrong, a weight is outside [0, 1], or a graph that is declared symmetric is not;

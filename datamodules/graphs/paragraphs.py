@@ -84,7 +84,7 @@ class ParagraphRule:
     def __call__(self, document: Document) -> Paragraphs:
         """Return the selected paragraphs of a document; a document without words has one without sentences."""
         spans: list[tuple[int, int]] = []  # range of sentences of each paragraph, before the selection
-        parts: list[int] = []  # index of the part of each paragraph
+        parts: list[int] = []  # index of the part of each paragraph; `self.parts` is an option
         num_empty = 0
         first_sentence = 0  # of the current part
         for number, part in enumerate(document.parts):

@@ -104,10 +104,10 @@ def paragraph_means(parse: "DiscourseParse", owner: NDArray, size: int, without:
         without: relations that the sum over relations leaves out.
 
     Returns:
-        [L, L]; entry [i, j] is the mean probability that EDUs of j are nuclei of EDUs of i.
+        [L, L]; entry [i, j] is the mean probability that EDUs of j are nuclei of other EDUs, of i.
     """
     is_summed = [name not in without for name in parse.relations]
-    half = parse.half_width  # b
+    half = parse.half_width  # b, a number of EDUs
     band = parse.band(half).numpy()[:, :, is_summed].sum(-1)  # [a, b + d] is p(a is the nucleus of a + d), [E, 2b + 1]
     nucleus = np.repeat(np.arange(parse.size)[:, None], 2 * half + 1, 1)  # EDU a of each entry, [E, 2b + 1]
     satellite = nucleus + np.arange(-half, half + 1)  # EDU a + d of each entry, [E, 2b + 1]
@@ -115,7 +115,7 @@ def paragraph_means(parse: "DiscourseParse", owner: NDArray, size: int, without:
     nucleus, satellite, values = nucleus[is_pair], satellite[is_pair], band[is_pair]  # each [pairs]
     in_paragraphs = (owner[nucleus] >= 0) & (owner[satellite] >= 0)
     entry = (owner[satellite] * size + owner[nucleus])[in_paragraphs]  # i L + j in the flattened result
-    sums = np.bincount(entry, values[in_paragraphs], size * size)
-    num_pairs = np.bincount(entry, minlength=size * size)
+    sums = np.bincount(entry, values[in_paragraphs], size * size)  # sum of the values of each entry, [L L]
+    num_pairs = np.bincount(entry, minlength=size * size)  # number of values of each entry, [L L]
     # Sums over relations can exceed 1, because each value is rounded to one byte.
     return (sums / np.maximum(num_pairs, 1)).clip(0, 1).reshape(size, size)

@@ -106,7 +106,7 @@ class Topic(ParagraphGraph):
         self.topics, self.max_terms = topics, max_terms
         self.max_paragraphs, self.passes, self.seed = max_paragraphs, passes, seed
         self._columns: dict[str, int] = {}  # term -> its column in matrices with V terms; empty before `fit`
-        self._term_weights: NDArray | None = None  # exp(E[log p(term | topic)]), float32 [K, V]
+        self._term_weights: NDArray | None = None  # exp(E[log p(term | topic)]) for LDA, float32 [K, V]
 
     def settings(self) -> dict[str, Any]:
         names = ("topics", "max_terms", "max_paragraphs", "passes", "seed")
@@ -158,7 +158,7 @@ class Topic(ParagraphGraph):
             problem = f"the saved graph has {state.get('topics', 'no')} topics, not {self.topics}"
             raise UserError(f"{problem}; give the settings of that run, or learn it again")
         self._columns = {term: column for column, term in enumerate(state["terms"])}
-        weights = np.frombuffer(base64.b64decode(state["likely"]), "<f4")  # as `state` writes them
+        weights = np.frombuffer(base64.b64decode(state["likely"]), "<f4")  # term weights, as `state` writes them
         self._term_weights = weights.reshape(self.topics, len(self._columns))  # [K, V]
 
     def mixtures(self, paragraphs: Paragraphs) -> NDArray:

@@ -84,13 +84,13 @@ def edu_features(
     offsets, hashes = hashed_words(text)
     word_starts = [start for start, _ in offsets]
     num_words = len(word_starts)
-    starts = sentence_starts(request, name)  # characters
+    starts = sentence_starts(request, name)  # first characters of sentences
     # the first word that begins at or after the first character of a sentence or paragraph
     sentence_words = {bisect_left(word_starts, start) for start in starts}
-    first_words = sorted(word for word in sentence_words if word < num_words)  # no word may follow
+    first_words = sorted(word for word in sentence_words if word < num_words)  # a start after the last word has none
     paragraphs = request.paragraphs or paragraph_offsets(text)
     ids, piece_offsets = ([], []) if subwords is None else subwords(text)
-    # the last word that begins at or before the subword; -1 for a subword without visible characters
+    # the last word that begins at or before the subword; -1 for one without visible characters, whose offsets are empty
     piece_words = [bisect_right(word_starts, start) - 1 if start < end else -1 for start, end in piece_offsets]
     tags = torch.zeros(num_words, dtype=torch.long)
     for start, _ in edus:
@@ -106,7 +106,7 @@ def edu_features(
         id=name, digest=text_digest(text), offsets=offsets,
         words=torch.tensor(hashes, dtype=torch.long).reshape(-1, FEATURES),
         layout=_layout(text, offsets, lengths, paragraph_words),
-        chains=[part for length in lengths for part in _chain_lengths(length)],  # parts of long sentences
+        chains=[part for length in lengths for part in _chain_lengths(length)],  # sentences, long ones in parts
         begins=begins_sentence, starts=starts, tags=tags,
         pieces=torch.tensor(ids, dtype=torch.long), piece_words=torch.tensor(piece_words, dtype=torch.long),
     )  # fmt: skip

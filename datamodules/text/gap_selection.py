@@ -33,7 +33,7 @@ class WordCounts(NamedTuple):
         num_words = max(1, len(distinct_words))  # 1 without words, since `divmod` divides by it
         pairs, occurrences = np.unique(sentence_of_token * num_words + word_of_token, return_counts=True)  # each [E]
         sentence, word = np.divmod(pairs, num_words)
-        total = np.bincount(word_of_token, minlength=len(distinct_words))
+        total = np.bincount(word_of_token, minlength=len(distinct_words))  # in all sentences, [W]
         return cls(sentence=sentence, word=word, occurrences=occurrences, sentences=len(sizes), total=total)
 
     def by_sentence(self, entries: NDArray) -> Floats:
@@ -101,7 +101,7 @@ def select(
     """Return the indices of the gap sentences of a document, in its order: the targets of pre-training (section 3.1).
 
     `ind` scores each sentence x_i of the document D by ROUGE-1 F(x_i, D without x_i); `seq` adds sentences one by one
-    to the selection S by ROUGE-1 F(S with x_i, D without both). `orig` counts words as ROUGE does; `uniq` takes texts
+    to the selection S by ROUGE-1 F(S with x_i, D without S, x_i). `orig` counts words as ROUGE does; `uniq` takes texts
     as sets of words. Words are stemmed. `lead` selects the first sentences, `random` random ones.
 
     Args:
@@ -124,7 +124,7 @@ def select(
         return sorted(rng.sample(range(len(sentences)), number))
     order, counting = selection.split("-")
     words = vocabulary(language=language)
-    words.limit_size()  # bounds the memory of a long process; before encoding, since it may clear the vocabulary
+    words.limit_size()  # bounds the memory of the shared vocabulary; before encoding, since integers may become invalid
     counts = WordCounts.of([words.encode(sentence) for sentence in sentences])
     factors = np.array([1 + rng.uniform(-noise, noise) for _ in sentences]) if noise else np.ones(len(sentences))
     chosen = principal(counts, number, unique=counting == "uniq", greedy=order == "seq", factors=factors)

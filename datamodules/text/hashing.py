@@ -30,7 +30,7 @@ def file_digest(path: Path) -> str:
 def hashed_words(text: str) -> tuple[list[tuple[int, int]], list[tuple[int, ...]]]:
     """Return the (start, end) characters of the words and punctuation marks of a text, and `FEATURES` hashes of each.
 
-    They cover all visible characters. A character of a script without spaces, such as Chinese, is a word. The features
+    Words cover all visible characters. A character of a script without spaces, such as Chinese, is a word. The features
     of a word, or of its first 64 letters, are 32-bit hashes of the word in lower case, its prefixes and suffixes of 1
     to 4 letters, and its shape ("Xxx-9" for "Rev-2"). They are the same in every process and on every machine.
     """
@@ -42,7 +42,7 @@ def hashed_words(text: str) -> tuple[list[tuple[int, int]], list[tuple[int, ...]
 def word_features(word: str) -> tuple[int, ...]:
     """Return the `FEATURES` hashes of a word, see `hashed_words`; trained models depend on their order and names."""
     lower = word.lower()
-    names = [f"w{lower}"]
+    names = [f"w{lower}"]  # word, prefixes, suffixes (a shorter word is repeated) and shape
     names += [f"p{size}{lower[:size]}" for size in range(1, AFFIXES + 1)]
     names += [f"s{size}{lower[-size:]}" for size in range(1, AFFIXES + 1)]
     names.append(f"h{_shape(word)}")

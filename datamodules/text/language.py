@@ -237,7 +237,7 @@ ENGLISH_PARSER = "the discourse parsers and EDU segmenters of the suite are Engl
 def warn_if_not_english(what: str, texts: Iterable[str] = (), language: str = "en") -> None:
     """Warn if a model or rule for English is applied to texts of another language; Python prints the warning once.
 
-    That is, `language` is not English, or fewer than half of the letters of a text are Latin. `what` opens the message.
+    That is, if `language` is not English, or under half of a text's letters are Latin. `what` is like `ENGLISH_PARSER`.
     """
     scripts = (script_of([text[:2000]]) for text in islice(texts, 100))  # a sample; None for a text without letters
     if not language_of(language).is_english or any(script and script.latin < 0.5 for script in scripts):

@@ -27,8 +27,8 @@ def paragraph_offsets(text: str) -> list[Span]:
 
 def sentence_offsets(text: str, paragraphs: Sequence[Span] | None = None, language: str = "en") -> list[Span]:
     """Return the offsets of the sentences by `split_sentences` in each paragraph; without paragraphs, in each line."""
-    text = encodable(text)
-    primary = language_of(language).primary
+    text = encodable(text)  # other characters, but the same offsets
+    primary = language_of(language).primary  # without region, script and segmenter
     offsets = []
     for start, end in paragraph_offsets(text) if paragraphs is None else paragraphs:
         # The splitter changes only white space, so visible characters are counted to align its sentences with the text.

@@ -40,7 +40,7 @@ def greedy_oracle(
     if counts == "set":
         return _distinct_oracle(sentences, references, k, vocabulary(stem, language))
     words = vocabulary(stem, language)
-    words.limit_size()  # bounds the memory of a long process; before encoding, since it may clear the vocabulary
+    words.limit_size()  # bounds the memory of the shared vocabulary; before encoding, since integers may become invalid
     encoded = [words.encode(sentence) for sentence in sentences]
     targets = [_make_target(_join(words, reference), encoded) for reference in references]
     # Counts are updated incrementally. For each reference: counts of words and bigrams in the selected sentences, and
@@ -80,9 +80,9 @@ def _distinct_oracle(
     sentences: Sequence[str], references: Sequence[Sequence[str]], k: int | None, words: Vocabulary
 ) -> list[int]:
     """Return the `greedy_oracle` for `counts="set"`: sentence indices, at most `k`, scored by sets of n-grams."""
-    words.limit_size()  # bounds the memory of a long process; before encoding, since it may clear the vocabulary
+    words.limit_size()  # bounds the memory of the shared vocabulary; before encoding, since integers may become invalid
     targets = [_gram_sets(_join(words, reference)) for reference in references]
-    candidates = [_gram_sets(words.encode(sentence)) for sentence in sentences]
+    candidates = [_gram_sets(words.encode(sentence)) for sentence in sentences]  # (words, bigrams) of each
     selected: tuple[set, set] = (set(), set())  # words and bigrams of the chosen sentences
     chosen: list[int] = []
     best_score = 0.0
@@ -130,7 +130,7 @@ def text_scores(
 ) -> list[float]:  # fmt: skip
     """Return the mean of several ROUGE F scores, in [0, 1], of each text (sentences) for its best reference."""
     words = vocabulary(language=language)
-    words.limit_size()  # bounds the memory of a long process; before encoding, since it may clear the vocabulary
+    words.limit_size()  # bounds the memory of the shared vocabulary; before encoding, since integers may become invalid
     targets = [[words.encode(sentence) for sentence in reference] for reference in references]
     scores = []
     for text in texts:
@@ -177,7 +177,7 @@ def _border_bigrams(encoded: list[list[int]], chosen: list[int], index: int) -> 
 
 
 def _gains(target: _Target, selected: tuple[Grams, Grams], index: int, borders: list) -> tuple[int, int]:
-    """Return how many more words, and bigrams, match with sentence `index` and the changed bigrams at its `borders`."""
+    """Return how many more words, and bigrams, match with sentence `index`; `borders` are its `_border_bigrams`."""
     words, bigrams = target.sentences[index]
     word_limits, bigram_limits = target.limits
     borders_in_reference = [(gram, change) for gram, change in borders if gram in bigram_limits]

@@ -32,8 +32,8 @@ def score_of(hits: int, predicted: int, reference: int) -> Score:
     if not hits:
         return Score(0.0, 0.0, 0.0)
     precision, recall = hits / predicted, hits / reference
-    # Not 2 hits / (predicted + reference), which differs from `rouge-score` in the last bit, so that references with
-    # equal scores would be ranked in another order.
+    # Not 2 hits / (predicted + reference), which differs from `rouge-score` in the last bit, so that another of several
+    # references with equal scores could be the best one.
     return Score(precision, recall, 2 * precision * recall / (precision + recall))
 
 
@@ -49,7 +49,7 @@ class Positions(NamedTuple):
 def positions(sentences: Iterable[Sequence[int]]) -> Positions:
     """Return the positions of the tokens of a text; empty sentences have no position."""
     masks: dict[int, int] = {}
-    fields: list[int] = []
+    fields: list[int] = []  # all positions of each sentence, as a bit mask
     ends = 0
     bit = 1  # of the current position
     for sentence in filter(None, sentences):
@@ -58,7 +58,7 @@ def positions(sentences: Iterable[Sequence[int]]) -> Positions:
             masks[token] = masks.get(token, 0) | bit
             bit += bit  # the next position
         fields.append(bit - first_bit)  # all bits from the first to the last position
-        ends |= bit >> 1
+        ends |= bit >> 1  # the last position of the sentence
         bit += bit  # leaves a free bit, into which additions in `union_lcs` carry
     return Positions(masks, fields, ends)
 
@@ -73,7 +73,8 @@ def lcs_length(tokens: Iterable[int], masks: dict[int, int], full: int) -> int:
     """Return the length of the longest common subsequence of `tokens` and a text with these `position_masks`.
 
     Bit-parallel dynamic program (Hyyrö 2004): bit i of `column` is 0 if the length for the tokens so far increases at
-    position i of the text, so that the number of zeros is the length.
+    position i of the text, so that the number of zeros is the length. Each token moves the zero above a run of ones to
+    the first match in the run, if any; the last run, without a zero above it, gets one.
     """
     column = full
     for mask in filter(None, map(masks.get, tokens)):
@@ -108,13 +109,13 @@ def clipped(counts: Counter, within: int = -1) -> int:
     """Return the clipped number of matches, sum over n-grams of min(count in prediction, count in reference).
 
     Args:
-        counts: counts in the prediction by the positions in the reference, as a bit mask: the result of `ngram_ends`.
+        counts: counts in the prediction by n-gram, i.e. bit mask of its positions in the reference; from `ngram_ends`.
         within: bit mask of the positions that count in the reference; all by default (-1 has all bits).
     """
     hits = 0
     for mask, times in counts.items():
         if matches := mask & within:
-            hits += 1 if times == 1 else min(times, matches.bit_count())  # mostly 1, which is faster
+            hits += 1 if times == 1 else min(times, matches.bit_count())  # a bit for each occurrence; mostly 1: faster
     return hits
 
 
@@ -141,7 +142,7 @@ def union_lcs(positions: Iterable[Sequence[int | None]], fields: Sequence[int]) 
             column = ((column + common) | (column - common)) & full
             columns.append(column)
             matched |= mask
-        stops = None  # input of the backtrace, computed once for a sentence that needs it
+        stops = None  # where the backtrace stops, computed once for a sentence that needs it
         for field in fields:
             subsequence = matched & field
             # The length of the subsequence is the number of zero bits in `column`. If it equals the number of matching

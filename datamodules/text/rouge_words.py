@@ -98,7 +98,7 @@ def vocabulary(stem: bool | str = True, language: str = "en", wordnet: str | Non
 @cache
 def _vocabulary(stemmer: str, language: str, wordnet: str | None) -> Vocabulary:
     """Return `vocabulary` for arguments that it has checked; its description is part of the signature of ROUGE."""
-    words = language_of(language)
+    words = language_of(language)  # a `Language`; its `words` splits a text, like `_latin`
     if not words.is_english:
         stem = words.stem if stemmer == "porter" else None
         return Vocabulary(words.words, stem, f"stem:{'snowball' if stem else 'none'}|tok:{language}", language)

@@ -32,9 +32,9 @@ def layout_features(documents: Sequence[Sequence[str]], language: str = "en") ->
     prose = (words >= _MIN_WORDS) * ends  # 1 for sentences of prose, 0 for titles, bylines, ..., [B, L]
     before = prose.cumsum(1) - prose  # number of sentences of prose before each one, [B, L]
     size = prose.sum(1, keepdim=True).clamp(min=1)  # number of sentences of prose, [B, 1]
-    averaged = torch.where(prose.any(1, keepdim=True), prose, is_sentence)  # all sentences if none is prose, [B, L]
+    averaged = torch.where(prose.any(1, keepdim=True), prose, is_sentence)  # mask: all if none is prose, [B, L]
     mean_words = (words * averaged).sum(1, keepdim=True) / averaged.sum(1, keepdim=True).clamp(min=1)  # [B, 1]
-    ranks = [_ranks(sentences, language) for sentences in documents]
+    ranks = [_ranks(sentences, language) for sentences in documents]  # (TextRank, LexRank) of each document
     features = torch.stack(
         [
             before / size,
@@ -56,7 +56,7 @@ def layout_features(documents: Sequence[Sequence[str]], language: str = "en") ->
 
 
 def _ranks(sentences: Sequence[str], language: str) -> tuple[list[float], list[float]]:
-    """Return TextRank and LexRank of sentences, times their number, so that the mean is 1."""
+    """Return TextRank and LexRank within parts of `_RANKED` sentences, times their number, so that the mean is 1."""
     textrank, lexrank = [], []
     for start in range(0, len(sentences), _RANKED):  # in parts: time and memory grow with the square of the number
         counts = stem_counts(sentences[start : start + _RANKED], language)  # [L, V]

@@ -73,9 +73,9 @@ def _ends(text: str, language: str) -> list[int]:
         # A window may end within a quote, which leads to wrong sentences after its beginning. So the next window begins
         # at the first boundary in the second half of this one.
         next_start = stop if stop == len(text) else next((end for end in boundaries if end >= start + size / 2), stop)
-        ends += [end for end in boundaries if start < end <= next_start and end < stop]  # `stop` may be inside one
+        ends += [end for end in boundaries if start < end <= next_start and end < stop]  # `stop` may be in a sentence
         start = next_start
-    ends = [end for end in ends if " " in text[max(end - 1, 0) : end + 1]]  # no end within "torch.Tensor", a name
+    ends = [end for end in ends if " " in text[max(end - 1, 0) : end + 1]]  # beside a space, not in "torch.Tensor"
     if language == "en":
         return ends
     other_ends = {match.end() for match in _OTHER_ENDS.finditer(text)}

@@ -80,7 +80,7 @@ class SubwordTokenizer:
     def of_checkpoint(cls, name: str) -> Self:
         """Load the tokenizer of a pretrained model: a Hugging Face name (downloaded if needed), a folder, or `minilm`.
 
-        Separators get new ids at the end of the vocabulary, for which the embedding of the model has no rows yet.
+        The separators of a class that has them get new ids at the end, for which the model has no embeddings yet.
 
         Raises:
             UserError: if it provides no offsets or lacks a special symbol.
@@ -182,7 +182,7 @@ class EncoderTokenizer(SubwordTokenizer):
 
 
 def by_token(length: int, starts: Sequence[int], owners: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return two lists by token: its sentence index, and 1 for the first token of a piece, else 0; see `Pieces`."""
+    """Return, by token, its sentence index (`owners` by piece), and 1 for the first token of a piece; see `Pieces`."""
     sentence_of_token: list[int] = []
     for sentence, start, end in zip(owners, starts, [*starts[1:], length]):  # a piece ends where the next one starts
         sentence_of_token += [sentence] * (end - start)
