@@ -190,7 +190,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         return self._ablation
 
     def _other_parses(self) -> list[DiscourseParse]:
-        """Return parses for the ablation `other`: in training up to 64 of the split `train`, later those saved."""
+        """Return parses for the ablation `other`: in training up to 64 of `train`, later those of `save_tokenizer`."""
         stored = None if self.tokenizer_dir is None else Path(self.tokenizer_dir) / _OTHERS_FOLDER
         training = self.trainer is not None and self.trainer.state.fn == "fit"
         if stored is not None and stored.is_dir() and not training:

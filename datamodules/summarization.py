@@ -166,7 +166,7 @@ class SummarizationData(LightningDataModule, ABC):
     def features(self, split: str) -> "datasets.Dataset":
         """Return the encoded documents of a split, from the cache if possible."""
         if split not in self._features:
-            settings = [FEATURES_VERSION, self.feature_settings(), *self.language.setting.values()]  # none in English
+            settings = [FEATURES_VERSION, self.feature_settings(), *self.language.setting.values()]  # `en` adds nothing
             key = _digest(type(self).__name__, self.digest(split), self.tokenizer.state(), settings)
             self._features[split] = self._cached_features(self.documents(split), key, f"encoding {split}")
             self._report_truncation(split)

@@ -75,7 +75,7 @@ class RST(ParagraphGraph):
         Raises:
             MissingParse: if `prepare` has not parsed the document.
         """
-        from datamodules.discourse.parses import ParseRequest  # imports torch, like the next line
+        from datamodules.discourse.parses import ParseRequest  # imports torch, unlike other graphs; so does the next
         from datamodules.parsing import key_of
 
         request = ParseRequest.of(paragraphs.document)

@@ -158,7 +158,7 @@ class Topic(ParagraphGraph):
             problem = f"the saved graph has {state.get('topics', 'no')} topics, not {self.topics}"
             raise UserError(f"{problem}; give the settings of that run, or learn it again")
         self._columns = {term: column for column, term in enumerate(state["terms"])}
-        weights = np.frombuffer(base64.b64decode(state["likely"]), "<f4")  # term weights, as `state` writes them
+        weights = np.frombuffer(base64.b64decode(state["likely"]), "<f4")  # the term weights, see `state`
         self._term_weights = weights.reshape(self.topics, len(self._columns))  # [K, V]
 
     def mixtures(self, paragraphs: Paragraphs) -> NDArray:
