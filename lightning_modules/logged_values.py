@@ -26,7 +26,7 @@ def log_training(
     if trainer.world_size > 1:
         is_edge = is_last_batch(trainer) or not has_logged(trainer, "train/loss")  # last of the epoch, or first of all
         if not is_edge and (accumulates(trainer) or not logs_this_step(trainer)):
-            return
+            return  # Lightning writes no values while gradients accumulate, or in steps between `log_every_n_steps`
         local = [torch.as_tensor(value, dtype=torch.float64, device=module.device) for value in values.values()]
         means = trainer.strategy.reduce(torch.stack(local), reduce_op="mean")  # of all values in one communication
         values = dict(zip(values, means.unbind()))

@@ -115,7 +115,7 @@ class PretrainedSummarizer(EncoderDecoderSummarizer):
         val_summaries: int = 256,
     ) -> None:
         network = load_encoder_decoder(encoder.checkpoint)
-        if decoding is None:
+        if decoding is None:  # the first symbols are the prefix and `start`, which a card's lengths count
             decoding = decoding_options(card_settings(network.model), first_symbols=network.prefix_length + 1)
         super().__init__(network.model.config.vocab_size, decoding, val_summaries)
         self.has_adapters = encoder.lora_rank > 0
@@ -127,7 +127,7 @@ class PretrainedSummarizer(EncoderDecoderSummarizer):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Load as `SequenceToSequence` does; with `StartFrom`, adapters may start from a model without them."""
         weights = checkpoint["state_dict"]
-        if self.has_adapters and checkpoint.get("start"):
+        if self.has_adapters and checkpoint.get("start"):  # set by `StartFrom`
             for name, initial in self.state_dict().items():
                 former_name = name.replace(".base_layer.", ".")  # `peft` moves the weight of a layer with an adapter
                 if former_name != name and former_name in weights:

@@ -74,13 +74,13 @@ class InterSentenceScorer(nn.Module):
             for _ in range(num_layers)
         )
         if num_layers and not between.first_norm:
-            self.layers[0].around_attention.norm = nn.Identity()  # as in PreSumm
+            self.layers[0].around_attention.norm = nn.Identity()  # that of its `Residual`, as in PreSumm
         self.norm = nn.LayerNorm(size) if num_layers else None  # the layers normalize their inputs, not their output
         if num_layers and between.width:
             self.project: nn.Module = nn.Sequential(nn.Linear(vector_size, size), Dropout(dropout))
         else:
             self.project = nn.Identity()
-        self.layout = Layout(size, between.ranks) if num_layers and between.layout else None
+        self.layout = Layout(size, between.ranks) if num_layers and between.layout else None  # of sentences
 
     def logits(self, vectors: Tensor, document: Tensor, mask: Tensor, features: Tensor | None = None) -> Tensor:
         """Return the logits [B, L] of pooled vectors of sentences [B, L, H] and documents [B, H]; see `between`."""
@@ -90,7 +90,7 @@ class InterSentenceScorer(nn.Module):
         """Apply the layers of width D, [B, L, H] -> [B, L, D]; features are `layout_features`, [B, L, 13], or None."""
         if self.norm is None:  # there are no layers
             return vectors
-        x, key_mask = self.placed(vectors, mask, features), attention_mask(mask)
+        x, key_mask = self.placed(vectors, mask, features), attention_mask(mask)  # x: with positions, [B, L, D]
         for layer in self.layers:
             x = layer(x, key_mask)
         return self.norm(x)
@@ -106,11 +106,11 @@ class InterSentenceScorer(nn.Module):
         """Return the attention between sentences in the last layer, mean over heads, [B, L, L]; None without layers."""
         if self.norm is None:
             return None
-        x, key_mask = self.placed(vectors, mask, features), attention_mask(mask)
+        x, key_mask = self.placed(vectors, mask, features), attention_mask(mask)  # x: with positions, [B, L, D]
         for layer in self.layers[:-1]:
             x = layer(x, key_mask)
         last = self.layers[-1]
-        x = last.around_attention.norm(x)  # the input of attention in a layer with pre-normalization
+        x = last.around_attention.norm(x)  # the residual branch of attention begins with it (pre-normalization)
         return last.attention.weights(x, x, key_mask).mean(1)
 
 
@@ -138,7 +138,7 @@ class SentenceNetwork(InterSentenceScorer):
         if encoding not in ("joint", "separate"):
             raise ValueError(f"encoding must be joint or separate, got {encoding!r}")
         self.reader, self.encoding, self.interval_segments = reader, encoding, interval_segments
-        self.pooler, self.lead_prior = Pooler(pooling, reader.size), between.lead_prior
+        self.pooler, self.lead_prior = Pooler(pooling, reader.size), between.lead_prior  # the prior's strength
         for name in ("lead_prior", "ranks"):  # options that read the features of `layout`
             if getattr(between, name) and self.layout is None:
                 raise ValueError(f"inter_sentence.{name} needs inter_sentence.layout: true")
@@ -179,8 +179,8 @@ class SentenceNetwork(InterSentenceScorer):
         caller, `with_document`, for its selector.
         """
         states, document_states = self.encoded(tokens, lengths, owner, starts, with_document)
-        vectors = self.pooler(states, owner, heads, mask.shape[1])                           # [B, L, H]
-        if document_states is None:
+        vectors = self.pooler(states, owner, heads, mask.shape[1])  # by `owner`, each token's sentence: [B, L, H]
+        if document_states is None:  # `separate`, and neither scorer nor caller needs them
             document = torch.zeros_like(vectors[:, 0])                                       # [B, H]
         else:
             document = document_vector(self.pooler, document_states, owner)
@@ -213,7 +213,7 @@ class SentenceNetwork(InterSentenceScorer):
         members = torch.stack([scorer.logits(*inputs) for scorer in (self, *self.others)])  # [M, B, L]
         logits = members.mean(0)                                                              # [B, L]
         if self.lead_prior:
-            logits = logits + lead_prior(features, vectors, mask, self.lead_prior)
+            logits = logits + lead_prior(features, vectors, mask, self.lead_prior)  # nearness to the topic - lateness
         return ScoredSentences(logits, vectors, document, members)  # the loss is over members, without the prior
 
 

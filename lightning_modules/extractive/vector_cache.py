@@ -24,9 +24,9 @@ def pool_all(states: Tensor, whole: Tensor | None, owner: Tensor, heads: Tensor,
     """Pool each document and its L = `width` sentences by all P = 3 poolings without weights -> [B, 1 + L, P, H].
 
     The encoder takes almost all of the time, so that the results of all poolings are computed and stored together. The
-    tokens have `states` for sentences and states `whole` for documents, [B, T, H]; without the latter (None), the
-    vector of a document is 0. `owner` is the sentence of each token, -1 at padding; `heads` is True at the first token
-    of each piece of a sentence, [B, T] both.
+    tokens have `states` for sentences, and states `whole`, maybe of another pass, for documents, [B, T, H]; without the
+    latter (None), the vector of a document is 0. `owner` is the sentence of each token, -1 at padding; `heads` is True
+    at the first token of each piece of a sentence (a long one has several), [B, T] both.
     """
     pooled = []
     for kind in FROZEN_POOLINGS:
@@ -62,8 +62,8 @@ class VectorCache:
     ) -> Tensor:
         """Return the vectors of a batch as of `pool_all`, [B, 1 + L, P, H], on the CPU.
 
-        `compute` returns all of them if one is missing. `starts` are the positions of the first tokens of the pieces of
-        sentences, which the vectors depend on.
+        `compute` returns all of them if one is missing. `starts` are the first tokens of each document's pieces, into
+        which long sentences are split; the vectors depend on them.
         """
         keys = [text_digest(json.dumps([list(text), list(first)])) for text, first in zip(texts, starts)]
         if any(key not in self._vectors for key in keys):

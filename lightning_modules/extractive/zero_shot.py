@@ -58,7 +58,7 @@ class ZeroShot:
         if encoder != TF_IDF:
             self.tokenizer = EncoderTokenizer.of_checkpoint(encoder)
             reader = Reader.pretrained(encoder_path(encoder))
-            self.network = SentenceNetwork(  # for vectors alone: `_scored` computes the scores
+            self.network = SentenceNetwork(  # for vectors alone: any `scoring`, as `_scored` computes the scores
                 reader=reader, encoding=encoding, pooling=pooling, scoring="centrality",
                 between=InterSentenceOptions(layers=0), dropout=0.0, interval_segments=False,
             ).eval()  # fmt: skip
@@ -98,7 +98,7 @@ class ZeroShot:
         for group, vectors, document_vectors, mask in self._vectors(documents):
             to_document = document_cosine(vectors, document_vectors)
             scores = to_document if self.scoring == "document_cosine" else centrality(vectors, mask)
-            # rounding to 20 binary digits gives equal sentences equal scores, independent of the order of summation
+            # float32 has 24 binary digits: with 20, equal sentences have equal scores whatever the order of summation
             yield group, (scores * 2**20).round() / 2**20, mask, (cosines(vectors, vectors), to_document)
 
     def _vectors(self, documents: list[Document]) -> Iterator[tuple[list[int], Tensor, Tensor, Tensor]]:

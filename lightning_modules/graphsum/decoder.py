@@ -34,15 +34,15 @@ class _GroupedAttention(torch.autograd.Function):
         ctx.save_for_backward(query, keys, values, bias, shares)
         mixed = torch.empty_like(query)
         for rows in _parts(query, keys):
-            weights = _GroupedAttention.gamma(rows, query, keys, bias, shares.shape[-1])
-            weights *= shares[rows].unsqueeze(-1)                                                # [r, T, L, n]
+            weights = _GroupedAttention.gamma(rows, query, keys, bias, shares.shape[-1])  # softmax in groups
+            weights *= shares[rows].unsqueeze(-1)                              # times weights of groups, [r, T, L, n]
             torch.bmm(weights.flatten(-2), values[rows], out=mixed[rows])                        # [r, T, d]
         return mixed
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor):
-        """Compute, with w = share gamma and g = d loss / d w, d share = sum_i g gamma and d score = w (g - d share)."""
+        """With w = share gamma and g = d loss / d w: d share = sum g gamma over tokens, d score = w (g - d share)."""
         query, keys, values, bias, shares = ctx.saved_tensors
         grad, scale = grad.contiguous(), query.shape[-1] ** -0.5
         grad_query, grad_keys, grad_values, grad_shares = map(torch.empty_like, (query, keys, values, shares))
@@ -52,7 +52,7 @@ class _GroupedAttention(torch.autograd.Function):
             slope *= weights                                                                     # g gamma
             grad_share, share = slope.sum(-1, keepdim=True), shares[rows].unsqueeze(-1)          # [r, T, L, 1]
             slope.addcmul_(weights, grad_share, value=-1).mul_(share * scale)                    # d score times scale
-            slope, weights = slope.flatten(-2), weights.mul_(share).flatten(-2)                  # w; [r, T, L n] both
+            slope, weights = slope.flatten(-2), weights.mul_(share).flatten(-2)  # scaled d score, w, [r, T, L n]
             torch.bmm(slope, keys[rows], out=grad_query[rows])
             torch.bmm(slope.mT, query[rows], out=grad_keys[rows])
             torch.bmm(weights.mT, grad[rows], out=grad_values[rows])
@@ -107,7 +107,7 @@ class GraphAttention(nn.Module):
     Global: beta_tj = softmax(e_tj - (1 - G[s_t][j])^2 / (2 sigma^2)), g_t = sum_j beta_tj x_j. Local: gamma is softmax
     within each paragraph, l_t = sum_j sum_i gamma_tji beta_tj x_ji. The position of the target token among the
     paragraphs is s_t = (L - 1) sigmoid(U^T tanh(W q_t)), of each head. Dropout is on beta, both as weights of
-    paragraphs and of their tokens. Without a `bias`, graph and position are not used.
+    paragraphs and of their tokens. Without a `bias`, graph and position are not used. `rows_at` interpolates G[s].
     """
 
     def __init__(self, size: int, heads: int, dropout: float, bias: GraphBias | None) -> None:

@@ -75,7 +75,7 @@ class Memory(NamedTuple):
     def of(cls, tensors: dict[str, Tensor]) -> Self:
         """Rebuild the memory from the dictionary that the method `tensors` returned."""
         mask = tensors.get("mask")
-        kind = GraphMemory if mask is None else KeyValues
+        kind = GraphMemory if mask is None else KeyValues  # layers of `graph` hold their masks
         num_layers = len(tensors) // len(kind._fields)  # a mask leaves a remainder of one
         layers = [kind(*(tensors[f"{number}.{name}"] for name in kind._fields)) for number in range(num_layers)]
         return cls(layers, mask)
@@ -188,7 +188,7 @@ class GraphSumNetwork(TiedOutput):
         if self.pretrained is not None:
             vectors = source.in_paragraphs(self._pretrained(source))
             return self.dropout(vectors + positions.to(vectors.dtype))
-        return self.tokens(self.embed(source.ids, positions), source.visible)
+        return self.tokens(self.embed(source.ids, positions), source.visible)  # attention mask, [B, L, n]
 
     def encode(self, source: Source) -> Memory:
         """Encode documents, and return the keys and values for the cross-attention of each decoder layer."""
@@ -198,7 +198,7 @@ class GraphSumNetwork(TiedOutput):
             paragraphs = self.pooling(tokens, visible)                                       # [B, L, D]
             for layer in self.paragraphs:
                 paragraphs = layer(paragraphs, paragraph_mask, source.graph)
-            contents = (tokens, self.paragraph_norm(paragraphs), visible, paragraph_mask, source.graph)
+            contents = (tokens, self.paragraph_norm(paragraphs), visible, paragraph_mask, source.graph)  # with masks
             return Memory([layer.cross_attention.remember(*contents) for layer in self.decoder], mask=None)  # in layers
         if self.kind == "hierarchical":
             for layer in self.paragraphs:
@@ -246,7 +246,7 @@ class GraphSumNetwork(TiedOutput):
                 maps.append(attention.beta(arguments[0], arguments[1]).mean(1))              # [B, K T, L]
                 return
             weights = attention.weights(*arguments).mean(1)                                  # [B, K T, S]
-            paragraph = (source.places // source.ids.shape[2]).unsqueeze(1).expand_as(weights)
+            paragraph = (source.places // source.ids.shape[2]).unsqueeze(1).expand_as(weights)  # of each token
             sums = weights.new_zeros(*weights.shape[:2], source.ids.shape[1])
             maps.append(sums.scatter_add(2, paragraph, weights))  # padding has weight 0; [B, K T, L]
 

@@ -90,7 +90,7 @@ class GraphSum(SequenceToSequence):
         return [layer for layer in super().layers_to_shard() if not isinstance(layer, DecoderLayer)]
 
     def configure_optimizers(self) -> dict[str, Any]:
-        """Return Adam with the Noam schedule, and separate rates for a pretrained encoder and `log_sigma`.
+        """Return Adam with the Noam schedule, and rates of a pretrained encoder and of graph biases' `log_sigma`.
 
         The paper also has "different optimizers for the pretrained part and other parts" (Li et al. 2020, section 3.1),
         as have Liu and Lapata (2019). With the learning rate of the decoder, all states of a pretrained encoder become
@@ -180,7 +180,7 @@ class GraphSum(SequenceToSequence):
         hypotheses = self.generate(batch, self.decoding)
         best = Samples(hypotheses.tokens[:, :1], hypotheses.lengths[:, :1])  # hypotheses are sorted, the best one first
         attention = self.paragraph_attention(batch, best)[:, 0].float().cpu()                # [B, T, L]
-        num_paragraphs = batch.source_mask.any(-1).sum(1).tolist()
+        num_paragraphs = batch.source_mask.any(-1).sum(1).tolist()  # of a mask of tokens, [B, L, n]
         summaries = []
         for b, (ids,) in enumerate(self._ids_without_stop(best)):
             sentences, paragraph_attention = [], []

@@ -102,7 +102,7 @@ def source_chunks(sentences: Sentences, most: int = CHUNK_WORDS) -> list[str]:
 
 def _supported_class(class_names: Sequence[str], name: str) -> int:
     """Return the index of the class whose name means that a claim is supported; the model's `name` is for the error."""
-    # of the two classes that `probabilities` makes of a single output, and of two without names, it is the second
+    # `probabilities` makes two classes of a single output; of these, or two unnamed ones, the second is supported
     if len(class_names) == 1 or [label.upper() for label in class_names] == ["LABEL_0", "LABEL_1"]:
         return 1
     labels = [label.lower().replace("_", " ") for label in class_names]

@@ -173,7 +173,7 @@ def _import_library(module: str, score: str, extra: str) -> ModuleType:
 def _sacrebleu(
     name: str, corpus_metric: Any, document_metric: Any, predictions: Sequence[Sentences], references: References
 ) -> ScoreList:
-    """Return scores of the corpus and of documents, and statistics for resampling, from the same counts of n-grams."""
+    """Return scores of the corpus, of documents (whose metric may smooth), and the counts for resampling."""
     _check_references(predictions, references)
     texts = [_text(prediction) for prediction in predictions]
     targets = [[_text(target) for target in targets] for targets in references]

@@ -182,7 +182,7 @@ class EntityCoverage(Reward):
         for text, source in zip(inputs.texts, inputs.sources, strict=True):
             with_entities, searched = (source, text) if recall else (text, source)
             searched_words = {word.casefold() for word in _WORD.findall(searched)}
-            names = entities_of[with_entities]
+            names = entities_of[with_entities]  # single case-folded words
             without_entities = 0.0 if recall else 1.0
             rewards.append(len(names & searched_words) / len(names) if names else without_entities)
         return rewards

@@ -67,7 +67,7 @@ def score_many(
     """
     if len(predictions) != len(references):
         raise ValueError(f"{len(predictions)} predictions but {len(references)} lists of references")
-    words = vocabulary(stem, language, wordnet)
+    words = vocabulary(stem, language, wordnet)  # splits texts into words, stems and numbers them
 
     def score(indices: range) -> list[dict[str, Score]]:
         return [_scores(predictions[i], references[i], variants, multi_reference, words, i) for i in indices]
@@ -151,7 +151,7 @@ def _scores(
         raise TypeError(f"ROUGE takes lists of sentences; {_where(index)} or its references are a text")
     if not references:
         raise ValueError(f"{_where(index)} has no reference")
-    words.limit_size()  # before the first word is encoded, since it may renumber words
+    words.limit_size()  # may clear the vocabulary, so before any word of these texts has a number
     by_sentence = "rougeLsum" in variants
     hypothesis = _encode(prediction, words, by_sentence)
     counted = [*variants, "rouge1"] if multi_reference == "best_rouge1" else variants

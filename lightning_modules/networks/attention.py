@@ -17,7 +17,7 @@ class _AdditiveEnergy(torch.autograd.Function):
     def activation(
         projected: Tensor, query: Tensor, coverage: Tensor | None, w_c: Tensor, out: Tensor | None = None
     ) -> Tensor:
-        """Return tanh(x), or sigmoid(2x) if `_by_sigmoid`, at x = projected + query + coverage w_c, in `out`.
+        """Return tanh(x), or sigmoid(2x) if faster (`_by_sigmoid`), at x = projected + query + coverage w_c, in `out`.
 
         [b, S, A], [b, k, A], [b, k, S], [A] -> [b, k, S, A].
         """
@@ -39,14 +39,14 @@ class _AdditiveEnergy(torch.autograd.Function):
     def forward(ctx, projected: Tensor, query: Tensor, coverage: Tensor | None, w_c: Tensor, v: Tensor) -> Tensor:
         ctx.save_for_backward(projected, query, *([] if coverage is None else [coverage]), w_c, v)
         energy, v = query.new_empty(*query.shape[:2], projected.shape[1]), v.to(query.dtype)
-        buffer = None  # of the tanh layer; parts of the same size share it
+        buffer = None  # of the tanh layer of projected [B, S, A], query [B, K, A], coverage [B, K, S]; parts share it
         for b, k in _parts(projected, query):  # slices of documents and of summaries, which bound the buffer's size
             part_coverage = None if coverage is None else coverage[b, k]
             if buffer is not None and buffer.shape[:2] != query[b, k].shape[:2]:
                 buffer = None
             buffer = _AdditiveEnergy.activation(projected[b], query[b, k], part_coverage, w_c, buffer)
             energy[b, k] = buffer @ v
-        # if the buffer has sigmoid(2x), v^T tanh(x) is 2 v^T sigmoid(2x) - sum v
+        # the buffer has sigmoid(2x) where that is faster (`_by_sigmoid`): v^T tanh(x) = 2 v^T sigmoid(2x) - sum v
         return energy.mul_(2).sub_(v.sum()) if _by_sigmoid(query) else energy        # [B, K, S]
 
     @staticmethod
@@ -80,7 +80,7 @@ def _by_sigmoid(query: Tensor) -> bool:
 
 
 def _parts(projected: Tensor, query: Tensor) -> list[tuple[slice, slice]]:
-    """Cut [B, K] into slices of documents and of their summaries, with tanh layers of at most `PART_ELEMENTS` elements.
+    """Cut [B, K] into slices of documents and of their summaries, with tanh layers [b, k, S, A] up to `PART_ELEMENTS`.
 
     A slice has whole documents if the layer of one fits, else some of its summaries, but at least one.
     """

@@ -47,7 +47,7 @@ class BertReader(Reader):
         for module in self.modules():
             if isinstance(module, nn.LayerNorm):
                 module.eps = config["layer_norm_eps"]
-        names = ("word", "position", "token_type")
+        names = ("word", "position", "token_type")  # `kinds` are the vectors of token types
         self.words, self.positions, self.kinds = (weights[f"embeddings.{name}_embeddings.weight"] for name in names)
         self.eval().requires_grad_(False)
 

@@ -116,7 +116,7 @@ def all_log_probs(output: nn.Linear, words: int, outputs: CopyOutputs, source: T
     """Return log P of every word, [..., size], or [..., V] without copying.
 
     `size` is V plus the maximum number of out-of-vocabulary words in a document of the batch. Rows of the output layer
-    from `words` on have no word, and no probability. `source` are extended ids, broadcastable to [..., S].
+    beyond the tokenizer's `words` have no probability. `source` are extended ids, broadcastable to [..., S].
     """
     logits = output_layer.vocabulary_logits(outputs.features, output.weight, output.bias)        # [..., V]
     logits[..., words:] = float("-inf")
@@ -126,7 +126,7 @@ def all_log_probs(output: nn.Linear, words: int, outputs: CopyOutputs, source: T
     vocabulary = pad(vocabulary, (0, size - vocabulary.shape[-1]), value=float("-inf"))          # [..., size]
     source = source.expand(outputs.attention.shape)
     copied = torch.zeros_like(vocabulary).scatter_add(-1, source, outputs.attention)
-    absent = vocabulary.isneginf() & (copied == 0)  # words of other documents; `mix_log_probs` clamps log 0
+    absent = vocabulary.isneginf() & (copied == 0)  # P = 0: words of other documents; `mix_log_probs` clamps log 0
     return mix_log_probs(vocabulary, copied, outputs.gate.unsqueeze(-1)).masked_fill(absent, float("-inf"))
 
 
@@ -174,11 +174,11 @@ class PermittedMixture(NamedTuple):
         columns = forbidden.masked_fill(~is_word, 0)
         # log-sum-exp over forbidden words
         excluded = logits.gather(-1, columns).masked_fill(~is_word | repeated, float("-inf")).logsumexp(-1)  # [B, K]
-        # add -inf at forbidden words, and 0 at word 0 for other ids: a selection of words would wait for the GPU
+        # -inf at forbidden words; other ids add 0 to word 0, since to leave them out by a mask would wait for the GPU
         addends = torch.zeros_like(columns, dtype=logits.dtype).masked_fill(is_word, float("-inf"))
         logits.scatter_add_(-1, columns, addends)
         probabilities = logits.softmax(-1)
-        # of permitted words: the largest logit less its log-probability, which saves a pass of exponentials over all
+        # log-sum-exp of permitted words (NaN if none): a logit less its log P, which saves a pass of exponentials
         permitted = (logits.amax(-1) - probabilities.amax(-1).log()).nan_to_num(torch.finfo(logits.dtype).min)  # [B, K]
         readable = (source[:, None, :, None] != forbidden.unsqueeze(2)).all(-1)                  # [B, K, S]
         copied = outputs.attention.masked_fill(~readable, 0)
@@ -202,8 +202,8 @@ class PermittedMixture(NamedTuple):
         in_vocabulary = source < self.logits.shape[-1]
         source_logits = self.logits.gather(-1, source.masked_fill(~in_vocabulary, 0))
         generated = torch.cat([logits, source_logits.masked_fill(~in_vocabulary, float("-inf"))], -1)
-        generated = generated + (self.share - self.total).unsqueeze(-1)  # log P_vocab of each candidate
-        # attention, a probability: that of all positions with the same word is added up at the first one
+        generated = generated + (self.share - self.total).unsqueeze(-1)  # log P_vocab, by the log-sum-exp of all words
+        # attention, a probability: positions with the same word add up at the first one, in column C + position
         first = first.unsqueeze(1).expand_as(source)
         mass = self.copied.new_zeros(ids.shape).scatter_add_(-1, count + first, self.copied)     # [B, K, C + S]
         repeated = first != torch.arange(source.shape[-1], device=source.device)
@@ -218,13 +218,13 @@ class PermittedMixture(NamedTuple):
         return ids.gather(-1, log_probs.argmax(-1, keepdim=True)).squeeze(-1)
 
     def draw(self) -> Tensor:
-        """Draw a token for each of K samples of each document, [B, K]; `forbidden` must not have been None in `of`."""
+        """Draw a token for each of K samples of each document, [B, K]; needs `probabilities`: `forbidden` in `of`."""
         shape = self.share.shape  # [B, K]
         word = inverse_cdf(self.probabilities.flatten(0, 1)).view(shape)
         if self.gate is None:
             return word
         position = inverse_cdf(self.copied.flatten(0, 1)).view(shape)
-        generate = (logsigmoid(self.gate) + self.share - self._normalizer()).exp()               # [B, K]
+        generate = (logsigmoid(self.gate) + self.share - self._normalizer()).exp()  # P of vocabulary, [B, K]
         uniform = torch.rand(shape, device=generate.device, dtype=torch.double)  # float32 is 0 once in 2^24
         return torch.where(uniform < generate, word, self.source.gather(1, position))
 
@@ -232,7 +232,7 @@ class PermittedMixture(NamedTuple):
         """Return log P of extended ids (from V on, out-of-vocabulary words), [B, K, n]; -inf at forbidden tokens."""
         in_vocabulary = tokens < self.logits.shape[-1]
         logits = self.logits.gather(-1, tokens.masked_fill(~in_vocabulary, 0))  # any valid id; masked in the next line
-        # less the log-sum-exp of permitted words: log P among the permitted words of the vocabulary
+        # less the log-sum-exp of permitted words: log P among permitted words, whose part of P_vocab is e^share
         generated = logits.masked_fill(~in_vocabulary, float("-inf")) - self.total.unsqueeze(-1)
         if self.gate is None:  # a model that does not copy
             return generated
@@ -247,7 +247,7 @@ class PermittedMixture(NamedTuple):
 
 
 def inverse_cdf(weights: Tensor) -> Tensor:
-    """Draw a column of each row with probability proportional to its weight, up to 1e-7: [N, C] -> [N].
+    """Draw a column of each row with probability proportional to its weight, up to an error of 1e-7: [N, C] -> [N].
 
     A column with weight 0 is only drawn from a row whose weights are all 0. One random number is drawn for each row.
     In wide rows it first selects a block of columns, so that cumulative sums are taken over the sums of blocks and
@@ -260,7 +260,7 @@ def inverse_cdf(weights: Tensor) -> Tensor:
         return _locate(weights, uniform * weights.sum(-1, keepdim=True))[0].squeeze(1)
     whole, rest = weights[:, : blocks * size], weights[:, blocks * size :]
     sums = torch.cat([whole.unflatten(1, (blocks, size)).sum(-1), rest.sum(-1, keepdim=True)], -1)
-    block, target = _locate(sums, uniform * sums.sum(-1, keepdim=True))
+    block, target = _locate(sums, uniform * sums.sum(-1, keepdim=True))  # the target becomes that inside the block
     columns = size * block + torch.arange(size, device=weights.device)                           # [N, size]
     inside = weights.gather(1, columns.clamp_max(weights.shape[1] - 1))
     # the last block may end beyond the last column

@@ -67,7 +67,7 @@ class _DropoutAttention(torch.autograd.Function):
         ctx.seed = int(torch.empty((), dtype=torch.long).random_())  # to draw the same mask in the backward pass
         mixed = query.new_empty(*query.shape[:2], value.shape[-1])                               # [R, T, d]
         mask = Mask(dropout, ctx.seed)
-        for part, scores, weights in _parts(query, key, 2):
+        for part, scores, weights in _parts(query, key, 2):  # two buffers, which `_softmax` fills
             _softmax(query[part], key[part], _bias_of(part, bias), scale, scores, weights)
             weights *= mask.draw(scores)  # into the memory of the scores, which are not needed any more
             torch.bmm(weights, value[part], out=mixed[part])
@@ -82,13 +82,13 @@ class _DropoutAttention(torch.autograd.Function):
         query, key, value, bias, mixed = ctx.saved_tensors
         mask = Mask(ctx.dropout, ctx.seed)
         total = (grad * mixed).sum(-1, keepdim=True).mul_(ctx.scale)  # sum_s G W, because mixed = W V: [R, T, 1]
-        grad = grad * mask.scale
+        grad = grad * mask.scale  # so that c is in G below; `ctx.scale` is that of scores, with respect to Q K^T
         query_grad, key_grad, value_grad = (torch.empty_like(tensor) for tensor in (query, key, value))
-        for part, scores, weights, score_grad in _parts(query, key, 3):
+        for part, scores, weights, score_grad in _parts(query, key, 3):  # three buffers, filled below
             _softmax(query[part], key[part], _bias_of(part, bias), ctx.scale, scores, weights)   # P
             undropped = mask.draw(scores)                                                        # M
-            torch.bmm(grad[part] * ctx.scale, value[part].mT, out=score_grad)                    # G
-            score_grad.mul_(undropped).sub_(total[part]).mul_(weights)                           # d score
+            torch.bmm(grad[part] * ctx.scale, value[part].mT, out=score_grad)                    # G c, scaled
+            score_grad.mul_(undropped).sub_(total[part]).mul_(weights)                           # d score, scaled
             weights *= undropped
             torch.bmm(score_grad, key[part], out=query_grad[part])
             torch.bmm(score_grad.mT, query[part], out=key_grad[part])
@@ -107,7 +107,7 @@ def _bias_of(part: slice, bias: Tensor) -> Tensor:
 
 
 def _parts(query: Tensor, key: Tensor, buffers: int):
-    """Yield slices of r of the R heads, [R, T, d], each with so many `buffers`, [r, T, S], whose memory all share."""
+    """Yield slices of r of the R heads, each with `buffers` uninitialized tensors [r, T, S]; all slices reuse them."""
     shape = (query.shape[1], key.shape[1])
     heads = max(1, PART_ELEMENTS // max(1, shape[0] * shape[1]))  # r; a text may have no token
     memory = query.new_empty(buffers, min(heads, len(query)), *shape)

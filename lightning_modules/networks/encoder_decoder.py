@@ -39,7 +39,7 @@ class TiedOutput(nn.Module):
         Args:
             inputs, target: the token before each target, and the target, ids, [B, K, T].
             rows: flat positions of the real tokens in [B K T], [N].
-            words: number of tokens; the output layer may have more rows, after these.
+            words: number of tokens of the tokenizer; the output layer may have more rows, after these.
         """
         features = self.decode(inputs, states, mask).flatten(0, -2)[rows]  # [N, D]
         return smoothed_log_probs(features, *self.output_layer(words), target.flatten()[rows])
@@ -140,7 +140,7 @@ class EncoderDecoder(TiedOutput):
         x = self.embed(tokens.flatten().unsqueeze(1), position).view(*tokens.shape, -1)  # [B, K, D]
         next_state: State = {}
         for number, layer in enumerate(self.decoder):
-            past = KeyValues(*(state[name] for name in _names(number)))
+            past = KeyValues(*(state[name] for name in _names(number)))  # named `keys0`, `values0`, ...
             documents = KeyValues(*(memory[name] for name in _names(number, "memory_")))
             x, extended = layer.step(x, past, documents, memory["mask"])
             next_state |= zip(_names(number), extended)

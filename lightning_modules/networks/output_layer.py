@@ -44,7 +44,7 @@ class DecodingLayer(NamedTuple):
         if torch.is_autocast_enabled(device):
             weight, bias = (tensor.to(torch.get_autocast_dtype(device)) for tensor in (weight, bias))
         if device != "cpu":
-            return cls(weight.mT.unsqueeze(0), bias.view(1, 1, -1), size)
+            return cls(weight.mT.unsqueeze(0), bias.view(1, 1, -1), size)  # a single slice, [1, H, V] and [1, 1, V]
         words = min(size, DECODING_WORDS)  # in a slice; padding words fill the last slice, and have no probability
         weight, bias = pad(weight, (0, 0, 0, -size % words)), pad(bias, (0, -size % words), value=float("-inf"))
         return cls(weight.unflatten(0, (-1, words)).mT.contiguous(), bias.view(-1, 1, words), size)
@@ -98,7 +98,7 @@ def smoothed_log_probs(features: Tensor, weight: Tensor, bias: Tensor, targets: 
     device = features.device.type
     if torch.is_autocast_enabled(device):  # the dtype that autocast uses for matrix products
         features = features.to(torch.get_autocast_dtype(device))
-    max_rows = max(1, KEPT_ELEMENTS // len(weight))
+    max_rows = max(1, KEPT_ELEMENTS // len(weight))  # `_LogProbs` keeps exponentials [rows, V] for the gradient
     if len(features) <= max_rows:
         return _LogProbs.apply(features, weight, bias, targets)
     parts = []
@@ -138,7 +138,7 @@ class _LogProbs(torch.autograd.Function):
         features, weight, bias, targets, normalizer, maxima, *stored = ctx.saved_tensors
         negative_sum = -(grad_target + grad_mean).unsqueeze(-1)                          # [N, 1]
         grad_each = (grad_mean / len(weight)).unsqueeze(-1)                              # m / V, [N, 1]
-        grad_weight = torch.empty_like(weight, dtype=ctx.dtypes[0])                      # [V, H]
+        grad_weight = torch.empty_like(weight, dtype=ctx.dtypes[0])  # as the parameter, [V, H]
         grad_bias, grad_features = torch.empty_like(bias, dtype=ctx.dtypes[1]), 0
         for part, maximum, exponentials in zip(ctx.parts, maxima, stored):
             # exponentials times exp(maximum - normalizer) are P

@@ -33,7 +33,7 @@ class PretrainedEncoderDecoder(nn.Module):
             raise ValueError(f"{config.model_type} is not an encoder-decoder with a decoder_start_token_id")
         pretrained_attention.use_dropout_attention(model)
         self.model = model
-        self.shares_documents = pretrained_attention.share_documents(model)  # otherwise `_of_each_input` repeats them
+        self.shares_documents = pretrained_attention.share_documents(model)  # among K inputs, instead of repeating
         self.prefix_length = int(config.model_type in _OPENED) if prefix_length is None else prefix_length
 
     @property
@@ -67,7 +67,7 @@ class PretrainedEncoderDecoder(nn.Module):
         return documents if self.shares_documents else documents.repeat_interleave(count, 0)
 
     def _run(self, states: Tensor, mask: Tensor, inputs: Tensor, past: EncoderDecoderCache | None, use_cache: bool):
-        """Run the decoder over inputs [B K, T] after those in `past`; states [B or B K, S, D] have a mask [B, S]."""
+        """Run the decoder over inputs [B K, T] after `past`; states [B K, S, D] (if shared, B) have a mask [B, S]."""
         mask = self._of_each_input(mask, len(inputs) // len(mask))
         mask = pretrained_attention.prepared_mask(self.model.config, mask, inputs.shape[1], states.dtype)
         causal = None  # with a cache, the model makes the causal mask itself
@@ -114,7 +114,7 @@ class PretrainedEncoderDecoder(nn.Module):
         return state, memory
 
     def stepper(self, words: int):
-        """Return the step function of decoding over the first `words` ids, see `decoding.beam_search.Step`."""
+        """Return the step function of decoding over the first `words` ids, the tokenizer's, see `beam_search.Step`."""
 
         def step(tokens: Tensor, state: State, memory: State, count: int | None):
             logits, state = self.step(tokens, state, memory)
@@ -127,7 +127,7 @@ class PretrainedEncoderDecoder(nn.Module):
         """Decode one position of K hypotheses of each document: ids [B, K] -> logits [B, K, V], and the next state."""
         B, K = tokens.shape
         hypotheses = _cache({name: tensor.flatten(0, 1) for name, tensor in state.items()})  # [B K, N, t, D / N] each
-        mask = memory["mask"]
+        mask = memory["mask"]  # [B, S]; keys and values of documents are repeated K times unless inputs share them
         documents = {name: self._of_each_input(tensor, K) for name, tensor in memory.items() if name != "mask"}
         # only the shape of the encoder states matters, because their keys and values are cached
         states = documents["keys0"].new_zeros(1, 1, 1)

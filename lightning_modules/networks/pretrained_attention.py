@@ -46,7 +46,7 @@ def _mpnet_attention(
     output_attentions: bool = False,
     **options: Any,
 ) -> tuple:
-    """Run self-attention of MPNet, [B, T, D], with biases of positions [B, N, T, T] that are equal for all texts."""
+    """Run an MPNet layer in place of its `forward`, [B, T, D]; position biases [B, N, T, T] are equal for all texts."""
     if output_attentions or position_bias is None:
         return type(layer).forward(layer, hidden_states, attention_mask, position_bias, output_attentions, **options)
     projections = (layer.q(hidden_states), layer.k(hidden_states), layer.v(hidden_states))
@@ -70,9 +70,9 @@ def _forward(
 ) -> tuple[Tensor, None]:
     """Return the attention of one layer, [B, T, N, d], in the form of the `AttentionInterface` of `transformers`.
 
-    PyTorch's kernel serves calls without dropout, for which `attention` brings nothing, and those it does not support.
+    PyTorch's kernel serves calls without dropout, where `attention` saves nothing, and causal, T5's and grouped ones.
     """
-    is_plain = attention_mask is not None and options.get("position_bias") is None  # neither causal nor T5
+    is_plain = attention_mask is not None and options.get("position_bias") is None  # no mask: maybe causal; bias: T5
     has_equal_heads = key.shape[1] == query.shape[1]  # no grouped-query attention
     if not (dropout and is_plain and has_equal_heads):
         return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **options)
@@ -88,7 +88,7 @@ def share_documents(model: PreTrainedModel) -> bool:
     """
     is_supported = False
     for name, layer in model.named_modules():
-        for ending, states_name in _CROSS_ATTENTION.items():
+        for ending, states_name in _CROSS_ATTENTION.items():  # the argument of `forward` with states of documents
             if name.endswith(ending):
                 layer.forward = partial(_attend_together, layer.forward, states_name)
                 is_supported = True
@@ -123,7 +123,7 @@ def prepared_mask(config: PretrainedConfig, mask: Tensor, queries: int, dtype: t
     """
     if not _takes_prepared_masks(config):
         return mask.long()
-    return _as_used(config, mask.bool()[:, None, None].expand(-1, 1, queries, -1), dtype)
+    return _as_used(config, mask.bool()[:, None, None].expand(-1, 1, queries, -1), dtype)  # bool or additive
 
 
 def causal_mask(config: PretrainedConfig, tokens: Tensor, dtype: torch.dtype) -> Tensor | None:

@@ -220,7 +220,7 @@ class DecoderLayer(nn.Module):
             current = self.attention.project(y.unsqueeze(-2))                                # [B, K, N, 1, D / N]
             # previous keys and values take the dtype of the new ones: half precision under autocast
             extended.append(KeyValues(*(torch.cat([old.to(new), new], -2) for old, new in zip(past, current))))
-            memory = KeyValues(*(tensor.flatten(0, 1) for tensor in extended[0]))            # [B K, N, t + 1, D / N]
+            memory = KeyValues(*(tensor.flatten(0, 1) for tensor in extended[0]))  # of targets, [B K, N, t + 1, D / N]
             return self.attention(y.flatten(0, 1).unsqueeze(1), memory).view_as(y)
 
         return self._cross_and_feed_forward(self.around_attention(x, attend), memory, memory_mask), extended[0]

@@ -61,7 +61,7 @@ class PointerGeneratorNetwork(nn.Module):
         self.reduce_hidden, self.reduce_cell = nn.Linear(2 * H, H), nn.Linear(2 * H, H)  # both directions -> decoder
         self.feed_word, self.feed_context = nn.Linear(E, E), nn.Linear(2 * H, E, bias=False)  # sum: input of a step
         self.decoder = nn.LSTMCell(E, H)
-        self.attention = CoverageAttention(2 * H, 2 * H, 2 * H, coverage)  # the query is [cell; hidden]
+        self.attention = CoverageAttention(2 * H, 2 * H, 2 * H, coverage)  # states, [cell; hidden], width inside
         self.combine = nn.Linear(3 * H, H)  # of [hidden; context]
         self.output = nn.Linear(H, vocab_size)
         self.pointer = nn.Linear(4 * H + E, 1) if pointer else None  # p_gen from [context; cell; hidden; input]
@@ -110,7 +110,7 @@ class PointerGeneratorNetwork(nn.Module):
         the attention, 0 to ignore it. Returns the LSTM's input x_t [B, K, E], the attention [B, K, S], covloss_t
         [B, K], and the next state.
         """
-        inputs = word_input + self.feed_context(state.context)                                       # [B, K, E]
+        inputs = word_input + self.feed_context(state.context)  # [B, K, E], in half precision under autocast
         previous = (state.hidden.flatten(0, 1).to(inputs.dtype), state.cell.flatten(0, 1).to(inputs.dtype))
         hidden, cell = self.decoder(inputs.flatten(0, 1), previous)                                # [B K, H]
         hidden, cell = hidden.view(*inputs.shape[:2], -1), cell.view(*inputs.shape[:2], -1)        # [B, K, H]
@@ -131,7 +131,7 @@ class PointerGeneratorNetwork(nn.Module):
     def forward(self, source: Tensor, lengths: Tensor, target_input: Tensor, coverage_gate: float = 1.0) -> Decoded:
         """Run a teacher-forced pass over K summaries of each document, which is encoded once, see `encode`.
 
-        `target_input` is the start symbol, then the summary's words, [B, K, T].
+        `target_input` is the start symbol, then the summary's words, [B, K, T]. Gate, inputs and overlap as in `step`.
         """
         memory, state = self.encode(source, lengths)
         state = DecoderState(*(tensor.expand(-1, target_input.shape[1], -1) for tensor in state))

@@ -72,7 +72,7 @@ def between_edus(
 
 def weights_of(module: LEDWindowAttention, hidden: Tensor, view: View, table: HeadTable | None, rows: Tensor) -> Tensor:
     """Return the local attention weights of Q tokens at positions `rows` in one document, [H, Q, T]; 0 at padding."""
-    q = module.split(module.query, hidden)[0, :, rows] / math.sqrt(hidden.shape[-1] // module.heads)
+    q = module.split(module.query, hidden)[0, :, rows] / math.sqrt(hidden.shape[-1] // module.heads)  # by head
     scores = (q @ module.split(module.key, hidden)[0].transpose(1, 2)).float()  # [H, Q, T]
     if table is not None:
         scores = with_discourse(scores.unsqueeze(0), table, view.token_edu[:, rows], view.token_edu).squeeze(0)

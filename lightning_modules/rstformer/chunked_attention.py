@@ -33,7 +33,7 @@ class _Document:
         self.length = int(tokens[-1]) + 1 if len(tokens) else 0                       # T without the padding at the end
         self.global_tokens = is_global.nonzero().flatten()                            # [G]
         self.token_mask = token_mask[: self.length]
-        self.hidden = (~token_mask | is_global)[: self.length]  # True at keys that are masked inside windows, bool [T]
+        self.hidden = (~token_mask | is_global)[: self.length]  # [T]: padding, and global keys, with columns apart
         self.hidden_at = self.hidden.nonzero().flatten().tolist()  # their positions
         # EDU of each token, -1 for none, [T]; discourse value of each EDU and each distance -b to b, [H, E, 2b + 1]
         self.edu, self.table, self.options = edu[: self.length], table, options
@@ -46,7 +46,7 @@ class _Document:
 
     def products(self, rows: Tensor, columns: Tensor, keys: slice) -> Tensor:
         """Return rows [H, Q, D] times columns [H, T, D] of G global tokens, then K keys, [H, Q, G + K], in float32+."""
-        first, count = len(self.global_tokens), keys.stop - keys.start                # G, K
+        first, count = len(self.global_tokens), keys.stop - keys.start  # G global tokens, whose columns come first; K
         out = rows.new_empty(*rows.shape[:2], first + count)
         torch.bmm(rows, columns[:, keys].transpose(1, 2), out=out[..., first:])
         if first:
@@ -60,7 +60,7 @@ class _Document:
         return local + weights[..., :first] @ columns[:, self.global_tokens] if first else local
 
     def add_column_grad_(self, total: Tensor, weights: Tensor, rows: Tensor, keys: slice) -> None:
-        """Add weights^T @ rows to `total`, the gradient of k or v, in place: [H, Q, G + K], [H, Q, D] -> [H, T, D]."""
+        """Add weights^T @ rows (q or `grad`) to `total`, the gradient of k or v: [H, Q, G + K], [H, Q, D] -> [H, T, D]."""
         first, transposed = len(self.global_tokens), weights.to(rows.dtype).transpose(1, 2)  # [H, G + K, Q]
         if total.dtype == rows.dtype:  # `total` is at least float32
             total[:, keys].baddbmm_(transposed[:, first:], rows)  # without a tensor for the product
@@ -73,8 +73,8 @@ class _Document:
         """Mask keys outside the window, padding, and global tokens in scores [H, Q, K], in place.
 
         Scores of global tokens are computed separately, see `products`. The mask is the lowest finite number instead of
-        -inf, so that the softmax of queries without a key (padding, a single global token) stays finite. Only the keys
-        at both ends are compared with the window: those between are inside the windows of all queries of the chunk.
+        -inf, so that the softmax of queries without a key (padding, a single global token) stays finite. Only keys
+        before the last query's window, or after the first one's, are compared: all queries see those between.
         """
         window, lowest, device = self.options.window, torch.finfo(scores.dtype).min, scores.device
         i = torch.arange(queries.start, queries.stop, device=device)[:, None]         # [Q, 1]
@@ -88,9 +88,9 @@ class _Document:
     def table_indices(self, queries: slice, keys: slice) -> tuple[int, Tensor, Tensor, Tensor] | None:
         """Return where the table has the values for a chunk of queries and keys; None if the queries are in no EDU.
 
-        Row i of the table belongs to EDU i of the query, and column c to EDU i + c - width // 2 of the key. Return
-        the first of the A consecutive EDUs of the queries; the row of each query, counted from that EDU, or A for a
-        query in no EDU, [Q]; the column of each key in each of the A rows, and whether the table has it, [A, K].
+        Row i of the table is for queries in EDU i: keys in EDU j have column j - i + b of the 2b + 1. Return the first
+        of the A consecutive EDUs of the queries; the row of each query, counted from that EDU, or A (a neutral row
+        that `look_up` appends) in no EDU, [Q]; each key's column in the A rows, and whether it exists, [A, K].
         """
         query_edus, key_edus = self.edu[queries], self.edu[keys]
         in_edus = query_edus[query_edus >= 0]
@@ -107,7 +107,7 @@ class _Document:
         """Return the table at a chunk, [H, Q, K], by a lookup for each of A EDUs of queries; None without EDUs."""
         if (indices := self.table_indices(queries, keys)) is None:
             return None
-        first_edu, row, column, within = indices
+        first_edu, row, column, within = indices  # int; row of each query, [Q]; columns of keys and their mask, [A, K]
         keeps_score = neutral(self.options.operation)  # for pairs outside the table, and for queries in no EDU
         values = self.table[:, first_edu : first_edu + len(column)].gather(2, column.expand(len(self.table), -1, -1))
         values = values.masked_fill_(~within, keeps_score)                            # [H, A, K]
@@ -118,8 +118,7 @@ class _Document:
         """Add the gradient of the result of `look_up`, [H, Q, K], to that of the table, `total`, [H, E, 2b + 1]."""
         if (indices := self.table_indices(queries, keys)) is None:
             return
-        first_edu, row, column, within = indices
-        # for the A EDUs of the queries, as in `table_indices`
+        first_edu, row, column, within = indices  # int; row of each query, [Q]; columns of keys and their mask, [A, K]
         is_in_edu = (row == torch.arange(len(column), device=row.device)[:, None]).to(grad.dtype)  # [A, Q]
         by_edu = (is_in_edu @ grad) * within                                          # sums over queries, [H, A, K]
         total[:, first_edu : first_edu + len(column)].scatter_add_(2, column.expand(len(total), -1, -1), by_edu)
@@ -138,7 +137,7 @@ class _Document:
                 local.add_(values)
             else:  # replace; the value NaN keeps the score
                 local.copy_(torch.where(values.isnan(), local, values))
-        self.mask_(local, queries, keys)
+        self.mask_(local, queries, keys)  # of local keys alone, since every query sees the global tokens
         return scores.softmax(-1), values, old_scores
 
     def dropped(self, weights: Tensor, queries: slice) -> Tensor:
@@ -162,7 +161,7 @@ class _Document:
         weights, values, old_scores = self.weights(q, k, queries, keys)  # computed again, because they are not stored
         grad = grad[:, queries]                                                              # [H, Q, D]
         self.add_column_grad_(dv, self.dropped(weights, queries), grad, keys)
-        # softmax: d score = weight (d weight - sum over keys of weight d weight), where the sum is grad . out
+        # d score = weight (d weight - inner): d weight = dropped(grad v^T), inner = sum weight d weight = grad . out
         inner = (grad * out[:, queries]).sum(-1, keepdim=True, dtype=weights.dtype)          # [H, Q, 1]
         dscores = self.dropped(self.products(grad, v, keys), queries).sub_(inner).mul_(weights)  # [H, Q, G + K]
         if values is not None:
@@ -192,7 +191,8 @@ class _Document:
 class _WindowAttention(torch.autograd.Function):
     """Autograd function that recomputes the weights of each chunk in the backward pass instead of storing them.
 
-    q, k, v and the result are [B, H, T, D], the masks and `edu` [B, T], the table [B, H, E, 2b + 1] or None.
+    q, k, v and the result are [B, H, T, D]; the masks, and `edu`, the EDU of each token or -1, [B, T]; the table, the
+    discourse values of E EDUs at distances of -b to b, [B, H, E, 2b + 1] or None.
     """
 
     @staticmethod
@@ -233,7 +233,7 @@ class _WindowAttention(torch.autograd.Function):
         return dq, dk.to(k.dtype), dv.to(v.dtype), dtable, None, None, None, None
 
 
-@torch.compiler.disable
+@torch.compiler.disable  # the number of chunks depends on values of the mask
 def chunked_attention(
     q: Tensor, k: Tensor, v: Tensor, view: View, table: HeadTable | None, window: int, dropout: float = 0.0
 ) -> Tensor:
@@ -248,7 +248,7 @@ def chunked_attention(
     if q.device.type != "cpu":
         return batched_attention(q, k, v, view, table, window, dropout)
     seed = int(torch.randint(2**31, ())) if dropout else 0  # from the global generator, which runs are seeded by
-    operation, values = (table.operation, table.values) if table else (None, None)
+    operation, values = (table.operation, table.values) if table else (None, None)  # scale, shift or replace scores
     options = _Options(window=window, operation=operation, dropout=dropout, seed=seed, chunk=CHUNK)
     with torch.autocast(q.device.type, enabled=False):  # `_Document` chooses the dtype of each product itself
         return _WindowAttention.apply(q, k, v, values, view.token_mask, view.is_global, view.token_edu, options)
