@@ -59,7 +59,7 @@ def plan_disjoint_windows(length: int, size: int) -> Windows:
     if length <= size:
         return plan_windows(length, size)  # a single window
     first_boundary = int(torch.randint(size // 2 + 1, size + 1, ()))
-    starts = torch.cat([torch.tensor([0]), torch.arange(first_boundary, length, size)])      # [W]
+    starts = torch.cat([torch.tensor([0]), torch.arange(first_boundary, length, size)])  # [W]; all read `size` tokens
     return Windows(starts, size, window=torch.searchsorted(starts[1:], torch.arange(length), right=True))
 
 
