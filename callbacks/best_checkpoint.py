@@ -38,7 +38,7 @@ class BestCheckpoint(ModelCheckpoint):
             return
         pending = _pending(trainer, last_step(trainer))
         reason = f"not everything that it schedules was fully on ({pending})" if pending else "no validation came after"
-        if pending or all_switches(trainer, last_step(trainer)):  # a run without schedules needs no warning
+        if pending or all_switches(trainer, last_step(trainer)):  # empty without schedules: no warning needed
             rank_zero_warn(
                 f"training ended after step {trainer.global_step:,}, and {reason}: there is no best checkpoint, and "
                 "`precis test` scores the last one; train longer, or schedule it earlier"

@@ -31,11 +31,11 @@ class DivergenceCheck(Callback):
 
     def __init__(self, run: Path) -> None:
         self.last = Path(run) / "checkpoints" / "last.ckpt"
-        self._last_finite = ""  # last finite loss, and its step
+        self._last_finite = ""  # text for the error: last finite loss, and its step; empty before the first
         self._was_finite = True
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs, batch, batch_idx) -> None:
-        """End training if the logged loss is not finite, and neither are the weights or the loss logged before."""
+        """End training if the logged loss is not finite twice in a row, or once and a weight is not finite either."""
         if accumulates(trainer) or not logs_this_step(trainer):  # no optimizer step was made, or none that is logged
             return
         loss = float(trainer.callback_metrics.get("train/loss", 0.0))  # the mean over all ranks; 0 if none is logged

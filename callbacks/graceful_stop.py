@@ -89,7 +89,7 @@ class GracefulStop(Checkpoint):
     def _handle(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal: record the first one, and end the process at the second Ctrl-C or SIGTERM."""
         name, first = signal.Signals(number).name, self.received is None
-        in_worker = os.getpid() != self._process  # a loader process inherits this handler, but prints nothing
+        in_worker = os.getpid() != self._process  # a loader process inherits this, but its parent prints and ends it
         if first:
             self.received = number
         if first and not in_worker:

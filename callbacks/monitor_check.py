@@ -43,7 +43,7 @@ class MonitorCheck(Callback):
     def _warn_if_constant(self, trainer: Trainer, names: list[str], language: str | None) -> None:
         """Count a validation, and warn once of each monitored name whose value stays the same while the loss falls."""
         self._validations += 1
-        loss = float(trainer.callback_metrics.get("train/loss", 0.0))  # missing if the model logs none: no warning
+        loss = float(trainer.callback_metrics.get("train/loss", 0.0))  # 0 if none is logged: then never `has_fallen`
         first = self._first_loss = loss if self._first_loss is None else self._first_loss
         remedy = "monitor another value with --checkpoint.monitor"
         if language is not None:  # None: a model without a language

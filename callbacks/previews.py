@@ -22,7 +22,7 @@ from datamodules.atomic_write import atomic_write
 from datamodules.text.lines import json_line
 from lightning_modules.summarizer import Summary
 
-# Matplotlib's own font has Latin, Cyrillic, Greek, Arabic and Hebrew letters; these have the ones of other scripts.
+# Matplotlib's own font has Latin, Cyrillic, Greek, Arabic and Hebrew letters; fonts with these names have others.
 _OTHER_SCRIPTS = re.compile(r"CJK|WenQuanYi|PingFang|Hiragino|YaHei|SimHei|Noto Sans|Unifont|Arial Unicode")
 _MISSING = re.compile(r"Glyph \d+ \(.*\) missing from font")
 
@@ -44,7 +44,7 @@ def marked(summary: Summary, opening: str = "[", closing: str = "]") -> str:
 @contextmanager
 def fonts_of_all_scripts() -> Iterator[None]:
     """Draw characters that Matplotlib's own font lacks with installed fonts, and warn once where none has them."""
-    families = ["sans-serif", *filter(_OTHER_SCRIPTS.search, font_manager.get_font_names())]
+    families = ["sans-serif", *filter(_OTHER_SCRIPTS.search, font_manager.get_font_names())]  # known by name
     with warnings.catch_warnings(record=True) as recorded, rc_context({"font.family": families}):
         yield
     # one warning of ours replaces Matplotlib's warning for each missing character; other warnings are issued again

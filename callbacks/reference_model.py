@@ -55,7 +55,7 @@ class ReferenceModel:
             # `_restore` takes the frozen weights, which training does not change, from the model
             weights = {name: value for name, value in module.state_dict().items() if name not in frozen}
             state = {"state_dict": weights, "global_step": trainer.global_step}
-            module.on_save_checkpoint(state)  # what outputs depend on besides weights, such as the gate of coverage
+            module.on_save_checkpoint(state)  # adds what outputs depend on besides weights, such as `coverage_gate`
             trainer.strategy.checkpoint_io.save_checkpoint(state, path)
 
     def _restore(self, path: Path) -> None:

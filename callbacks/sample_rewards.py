@@ -139,7 +139,7 @@ Waiting = dict[tuple[str, ...], DrawnSamples]  # samples with further updates, b
 
 
 def waiting_state(waiting: Waiting) -> list[dict[str, Any]]:
-    """Return the samples of all ranks as plain values for a checkpoint, since rank 0 writes the state of every rank."""
+    """Return the samples that wait for further updates, of all ranks, as plain values: rank 0 saves them for all."""
     state = []
     for ids, drawn in waiting.items():
         values = {name: float(value) for name, value in drawn.values.items()}  # logged values, some of them tensors

@@ -296,7 +296,7 @@ class SelfCritical(Scheduled):
     def advantages(self, module: Generative, batch: Batch, samples: Samples) -> Tensor:
         """Return the advantage of every token, [B, K, T], without gradient; it and the samples are on the CPU.
 
-        With `greedy`, the first sample is the greedy text, which has no advantage. Logged values are updated.
+        With `greedy`, samples are 1 + K texts, the greedy one first, which has no advantage. Logged values are updated.
         """
         started = time.perf_counter()
         tokens, lengths = samples
@@ -308,7 +308,7 @@ class SelfCritical(Scheduled):
                 self._ends = self._end_ids(module)
             numbers = sentence_numbers(tokens, self._ends)  # index of the sentence of each token, [B, K, T]
             ends = prefix_lengths(numbers, lengths)                                  # [B, K, Q]
-        rewards = score_samples(self.reward, module, batch, tokens, ends)
+        rewards = score_samples(self.reward, module, batch, tokens, ends)  # `total`: of Q prefixes
         first_sample = int(self.advantage == "greedy")
         by_sentence = advantages(gains(rewards.total), self.credit, self.advantage)  # [B, K, Q]
         self.seconds["reward"] += time.perf_counter() - started

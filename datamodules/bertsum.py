@@ -138,8 +138,8 @@ class ExtractiveData(SentenceData):
         max_words: int | None = None,
         **shared: Any,
     ) -> None:
-        super().__init__(corpus, vocab_size, checkpoint, **shared)
-        at_least_one(oracle_sentences=oracle_sentences, max_words=max_words)
+        super().__init__(corpus, vocab_size, checkpoint, **shared)  # with `max_source` and `piece` of `SentenceData`
+        at_least_one(oracle_sentences=oracle_sentences, max_words=max_words)  # each of them, unless it is None
         self.oracle_stem, self.oracle_counts = oracle_stem, oracle_counts
         self.oracle_sentences, self.min_words, self.max_words = oracle_sentences, min_words, max_words
 
@@ -175,7 +175,7 @@ class ExtractiveData(SentenceData):
             "usable": usable,
             "labels": [int(index in chosen) for index in range(len(sentences))],
             "gains": sentence_scores(candidates, references, language=self.language.code),
-            "shared": [index for pair in pairs_with_common_ngram(words) for index in pair],  # trigrams; flat, for Arrow
+            "shared": [index for pair in pairs_with_common_ngram(words) for index in pair],  # flat pairs, for Arrow
         }
 
     def collate(self, rows: list[dict[str, Any]]) -> ExtractiveBatch:

@@ -142,7 +142,7 @@ class TreebankData(TreebankSplits):
         inventory: list[str] | dict[str, list[str]] | str = "gum",
         **shared: Any,
     ) -> None:
-        super().__init__(train, val, test, checkpoint, eval_batch_size=1, pool=25, **shared)
+        super().__init__(train, val, test, checkpoint, eval_batch_size=1, pool=25, **shared)  # `pool`: batches
         self.inventory = inventory_of(inventory)
         # (nuclearity, relation) -> index of the class that a parser predicts for a node
         self.classes = {name: number for number, name in enumerate(label_classes(self.inventory))}

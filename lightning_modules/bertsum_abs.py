@@ -59,7 +59,7 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
         sentence_mark: str | None = None,
         label_smoothing: float = 0.0,
         encoder_from: Path | None = None,
-        optimizer: EncoderAdamWOptions = EncoderAdamWOptions(encoder_warmup_steps=0.2),
+        optimizer: EncoderAdamWOptions = EncoderAdamWOptions(encoder_warmup_steps=0.2),  # 0.2 of all steps
         decoding: DecodingOptions | None = None,
         val_summaries: int = 256,
     ) -> None:
@@ -72,7 +72,7 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
         self.sentence_mark = sentence_mark
         self.interval_segments, self.encoder_from = encoder.interval_segments, encoder_from
         self.reader = self.make_reader(encoder, dropout, optimizer)
-        self.decoder = EncoderDecoder(
+        self.decoder = EncoderDecoder(  # without encoder layers, because `reader` is the encoder
             vocab_size=vocab_size, size=self.reader.size, heads=decoder_heads, encoder_layers=0,
             decoder_layers=decoder_layers, feed_forward=decoder_inner_size, dropout=dropout, activation=activation,
             output_bias=output_bias,

@@ -32,7 +32,7 @@ def _is_dict(value: Any, is_valid: Callable[[Any], bool]) -> bool:
 
 
 def _is_nested(value: Any, kind: type, is_valid: Callable[[Any], bool]) -> bool:
-    """Return whether a value is a dictionary or list that holds, at any depth, only certain values."""
+    """Return whether a value is of a `kind`, such as a dictionary, and holds, at any depth, only certain values."""
     seen, remaining = set(), [value]  # parts may be shared, or contain themselves
     while remaining:
         part = remaining.pop()

@@ -85,14 +85,14 @@ def load_pickled(path: Path, mmap: bool = False) -> Any:
     """Return the content of a file of `torch.save`, without executing code; an `UnpicklingError` if that fails."""
     try:
         if zipfile.is_zipfile(path):
-            if damage := find_damage(path, verify=False):
+            if damage := find_damage(path, verify=False):  # checksums would take another pass over all bytes
                 raise pickle.UnpicklingError(damage)
             with zipfile.ZipFile(path) as file:
                 name = next(name for name in file.namelist() if name.endswith("data.pkl"))
                 _check_calls(io.BytesIO(file.read(name)), pickles=1)
         else:
             with path.open("rb") as stream:  # the format of torch before version 1.6
-                _check_calls(stream, pickles=4)  # two numbers, the system and the content
+                _check_calls(stream, pickles=4)  # magic number, version, byte order and type sizes, content
         return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except (OSError, pickle.UnpicklingError):
         raise
@@ -108,9 +108,9 @@ def _check_calls(stream: BinaryIO, pickles: int) -> None:
     functions, texts = set(), set()
     for _ in range(pickles):
         for operation, argument, _ in pickletools.genops(stream):
-            if operation.name == "GLOBAL":
+            if operation.name == "GLOBAL":  # the only opcode for functions that `torch.load` accepts
                 functions.add(argument.split()[-1])  # the argument is "module name"
-            elif isinstance(argument, str):  # perhaps the name of a codec, without punctuation; none has 50 characters
+            elif isinstance(argument, str):  # perhaps a codec such as "zlib_codec", or "zlib"; none has 50 letters
                 texts.add(re.sub("[^a-z0-9]|codec$", "", argument[:50].lower()))
     # `encode` itself is needed: it makes bytes of a text in pickles of Python 2
     if "bytearray" in functions or ("encode" in functions and texts & _GROWING_CODECS):

@@ -185,9 +185,9 @@ def split_by_cluster(docstrings: list[Docstring], num_proc: int = 1) -> dict[str
     bodies = ["\n".join(docstring.body) for docstring in docstrings]
     summaries = [docstring.summary.lower().rstrip(".") for docstring in docstrings]
     max_size = min(_MAX_EVAL, round(_EVAL_SHARE * len(docstrings)))  # of val and of test
-    max_members = max(1, max_size // _MAX_CLUSTER_SHARE)  # so that no cluster dominates val or test
+    max_members = max(1, max_size // _MAX_CLUSTER_SHARE)  # 1/50 of val or test, so that no cluster dominates it
     splits: dict[str, list[Docstring]] = {"test": [], "val": [], "train": []}
-    groups = clusters(bodies, [summaries, bodies], num_proc=num_proc)
+    groups = clusters(bodies, [summaries, bodies], num_proc=num_proc)  # similar bodies, equal summaries or bodies
     hashes = [text_digest("\n".join([each.name, each.summary, *each.body])) for each in docstrings]
     for members in sorted(groups, key=lambda group: hashes[group[0]]):  # by the hash of the first docstring
         choices = [name for name in ("test", "val") if len(splits[name]) + len(members) <= max_size]

@@ -20,7 +20,7 @@ RULES = {
 
 
 def clean(value: Any, counts: Counter[str]) -> Any:
-    """Return a text, or nested lists of texts, without the marks of `RULES`, and count them; return None unchanged."""
+    """Return a text, or nested lists of texts, without what `RULES` match, and count the matches; None is unchanged."""
     if isinstance(value, list):
         return [clean(item, counts) for item in value]
     if isinstance(value, str):
@@ -141,9 +141,9 @@ def _texts(value: Any, layout: DocumentList | SummaryList) -> list[str | list[st
     if all(isinstance(item, str) for item in value):
         if layout == "sentences":
             return [value]  # the sentences of one text
-        return None if layout == "tokens" and value else value  # tokens are in lists of lists; an empty list fits
+        return None if layout == "tokens" and value else value  # texts; tokens need lists of lists, unless empty
     if all(isinstance(item, list) and all(isinstance(text, str) for text in item) for item in value):
-        return [[" ".join(tokens) for tokens in value]] if layout == "tokens" else value  # one text, or several
+        return [[" ".join(tokens) for tokens in value]] if layout == "tokens" else value  # one text's sentences; texts
     return None
 
 

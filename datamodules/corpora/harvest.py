@@ -107,7 +107,7 @@ def _entries(block: str, numpy_style: bool) -> Iterator[str]:
 
 def _unsectioned(block: str) -> Iterator[str]:
     """Yield the paragraph or list items of a block without a heading; nothing for an indented block, which is code."""
-    if field := _FIELD.search(block):  # reST fields such as `:param name: text`, at the end of the block
+    if field := _FIELD.search(block):  # reST fields at its end, `:param name: text`; not types etc.
         pieces = _FIELD.split(block[field.start() :])[1:]  # name, text, name, text, ...
         yield from (text for name, text in zip(pieces[::2], pieces[1::2]) if name in ("param", "return", "returns"))
         block = block[: field.start()]
@@ -123,7 +123,7 @@ def _items(text: str) -> list[str]:
 
 
 def _prose(paragraph: str) -> str | None:
-    """Return a paragraph without markup on one line, or None if it is code, a table, or has too many symbols."""
+    """Return a paragraph on one line without markup; None for code, tables, fewer than 3 words or many symbols."""
     if _CODE.search(paragraph):
         return None
     for pattern, replacement in _MARKUP:

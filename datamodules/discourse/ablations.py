@@ -129,7 +129,7 @@ def document_seed(seed: int, text_digest: str) -> int:
 
 
 def permute_pairs(codes: Tensor, seed: int) -> Tensor:
-    """Permute the codes (bytes) of an LDD of E EDUs and R relations, [E, 2b + 1, R], over the pairs in its band.
+    """Permute the codes (`encode`) of a labelled discourse distribution, [E, 2b + 1, R], over the pairs in its band.
 
     All permutations are equally likely. The codes of a pair for all relations stay together, so that each relation
     keeps the distribution of its values. The diagonal and pairs outside the document stay zero.
@@ -143,10 +143,10 @@ def permute_pairs(codes: Tensor, seed: int) -> Tensor:
 
 
 def fit_to_size(codes: Tensor, size: int, half_width: int) -> Tensor:
-    """Fit the codes of an LDD with R relations from F to E EDUs: [F, 2c + 1, R] -> [E, 2b + 1, R], c >= min(b, F - 1).
+    """Fit codes, see `permute_pairs`, from F to E EDUs: [F, 2c + 1, R] -> [E, 2b + 1, R], c >= min(b, F - 1).
 
-    A longer LDD is truncated. A shorter one is stretched: EDU i of E gets the values of EDU floor(i F / E) of F, which
-    keeps relative positions. EDUs with the same source EDU get the zeros of its diagonal, so they are unrelated.
+    A longer one is truncated, a shorter one stretched: EDU i of E gets the values of EDU floor(i F / E) of F. EDUs with
+    the same source EDU get the zeros of its diagonal: they are unrelated. Column b + d of row i is EDUs i and i + d.
     """
     source_size, source_half = len(codes), codes.shape[1] // 2  # F and c
     source_edu = torch.arange(size) * min(source_size, size) // size  # [E]

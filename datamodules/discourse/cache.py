@@ -104,7 +104,7 @@ class ParseCache:
         self.refresh()
         keys = list(dict.fromkeys(keys))
         num_damaged = None
-        # A damaged document removes its shard. Documents that were verified there must then be verified in another one.
+        # A damaged document removes its shard, also for documents verified in it before: repeat until none is removed.
         while deep and num_damaged != len(self._broken):
             num_damaged = len(self._broken)
             for key in keys:

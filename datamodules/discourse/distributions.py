@@ -167,7 +167,7 @@ def check_tree(tree: Tensor, size: int, relations: int) -> Tensor:
         nodes = set(zip(start.tolist(), end.tolist()))
         children = [*zip(start.tolist(), split.tolist()), *zip((split + 1).tolist(), end.tolist())]
         expected = {(0, size - 1), *((first, last) for first, last in children if first < last)}
-        if len(set(children)) < len(children) or nodes != expected:
+        if len(set(children)) < len(children) or nodes != expected:  # a child twice; missing or detached nodes
             problems = sorted(nodes ^ expected) or sorted(child for child in children if children.count(child) > 1)
             raise ValueError(f"the nodes are not a binary tree over {size} EDUs; see the one over EDUs {problems[0]}")
     return tree

@@ -110,7 +110,7 @@ class AgentsDecoder(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return the logit of p [B, N], and the weight of each agent in the copy distribution, [B, M, N].
 
-        It is computed in log space, so that saturated gates do not give log 0.
+        `contexts` are c_a, [B, M, N, H], `context` is c*, [B, N, H]. Log space avoids log 0 for saturated gates.
         """
         step = (self.pointer_state(states) + self.pointer_word(embedded)).squeeze(-1)            # [B, N]
         if not self.multi_agent_pointer:

@@ -86,7 +86,7 @@ class CommunicatingAgents(CopyingSummarizer):
         sentence_ends: tuple[str, ...] = SENTENCE_ENDS,
         dropout: float = 0.0,
         optimizer: OptimizerOptions = OptimizerOptions(),
-        decoding: DecodingOptions | None = None,
+        decoding: DecodingOptions | None = None,  # None: as below, else the defaults of `DecodingOptions`
         val_summaries: int = 256,
     ) -> None:
         super().__init__(vocab_size, decoding or DecodingOptions(beam_size=5, max_length=110), val_summaries)

@@ -79,7 +79,7 @@ def inside(potentials: Potentials) -> tuple[Chart, list[Tensor]]:
     """
     chart, terms = Chart.zeros(potentials.spans), []
     for width, starts in _widths(potentials.spans.shape[1]):  # spans (i, i + width), narrow ones first
-        terms.append(potentials.splits(chart, width, starts))
+        terms.append(potentials.splits(chart, width, starts))  # the exponents, one for each split k
         chart.put(width, terms[-1].logsumexp(-1) + potentials.spans.diagonal(width, 1, 2))
     return chart, terms
 
@@ -143,7 +143,7 @@ class _LogPartition(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor):
-        """Return the gradients of `spans` and `fits` from the gradient of log Z, [B]."""
+        """Return the gradients of `spans` and `fits` from that of log Z, [B]; mu is P(node), see `node_marginals`."""
         sizes, spans, *saved = ctx.saved_tensors
         fits, terms = saved[: ctx.number_of_fits], saved[ctx.number_of_fits :]
         # d log Z / d s(i, j) = P(i, j), d log Z / d u(i, k) = sum over j of mu(i, k, j) v(k + 1, j), likewise for v
@@ -153,7 +153,7 @@ class _LogPartition(torch.autograd.Function):
             if fits:
                 u, v = Chart(*fits).splits(width, nodes.shape[1])                    # [B, starts, width, D] each
                 for fit_grad, sibling_fit in zip(Chart(*fit_grads).splits(width, nodes.shape[1]), (v, u)):
-                    fit_grad.addcmul_(splits.unsqueeze(-1), sibling_fit)
+                    fit_grad.addcmul_(splits.unsqueeze(-1), sibling_fit)  # a view: written to `fit_grads`
         # chain rule: each document's gradient is scaled by the gradient of its log Z, [B, 1, 1, ...]
         scaled = [local * grad.view(-1, *[1] * (local.dim() - 1)) for local in (marginals, *fit_grads)]
         return None, *scaled  # `sizes` has no gradient

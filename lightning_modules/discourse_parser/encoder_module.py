@@ -142,7 +142,7 @@ class EncoderModule(LightningModule):
     def load(cls, folder: Path | str, **options: Any) -> Self:
         """Load a model in eval mode from a folder that `save` wrote, or that comes with the suite (see `SHIPPED`).
 
-        `options` replace stored arguments, or are arguments that are not stored, such as `rows` and `band`. Raises a
+        `options` replace stored arguments, or are others, such as `rows` and `band` of `DiscourseParser`. Raises a
         `UserError` if the folder holds no such model, its weights do not fit, or its encoder is not installed.
         """
         model = load_model(cls.of_settings, weights_folder(cls.kind, folder), cls.noun, options)

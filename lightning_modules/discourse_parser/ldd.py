@@ -137,7 +137,7 @@ def side_distribution(spans: Tensor, nodes: SplitPosterior, change: Tensor, clas
 def nucleus_leaves(nodes: SplitPosterior, labels: Tensor, classes: LabelClasses, size: int) -> Tensor:
     """Return nu(i, j, a), the probability that EDU a is a nucleus of its parent if i..j is a node, [E, E, E].
 
-    It is one where i = j = a, and zero where a is outside i..j. The arguments are those of `discourse_distribution`.
+    It is 1 where i = j = a, and 0 where a is outside i..j. As in `discourse_distribution`, `labels` is P(class | node).
     """
     nodes, labels = nodes._replace(probability=nodes.probability.double()), labels.double()
     leaves = torch.eye(size, dtype=labels.dtype, device=labels.device)
@@ -163,7 +163,7 @@ def _nucleus_triangle(nodes: SplitPosterior, mass: Tensor, nu: Tensor, side: str
     """Sum mu(i, k, j, l) nu(part with a, a) over nodes whose other part contains b: [N, R] -> [E (a), E (b), R].
 
     `mass` is mu of nodes whose part on a `side` ("left" or "right") is a nucleus, [N, R], `nu` the `nucleus_leaves`,
-    [E, E, E].
+    [E, E, E]. See the module for mu, nu and the relations l; nu is of the part of a node that contains a.
     """
     parts = (nodes.start, nodes.split), (nodes.split + 1, nodes.end)                 # first and last EDUs, [N] each
     nucleus, other = parts if side == "left" else parts[::-1]

@@ -182,9 +182,9 @@ class DiscourseParser(EncoderModule):
             token_vectors = self._encode(self.encoder, tensors.tokens.split(tensors.token_counts))
         parses = []
         for request, spans, charts in zip(batch, edus, self.charts(tensors, self.vectors(tensors, token_vectors))):
-            tree = discourse_charts.document_tree(charts, self.reader.classes)       # [E - 1, 5]
+            tree = discourse_charts.document_tree(charts, self.reader.classes)  # 3 EDUs, 2 labels, [E - 1, 5]
             half_width = min(self.band, len(spans) - 1)  # no two EDUs are farther apart
-            ldd, gamma = document_ldd(charts, self.reader.classes, half_width, self.rows)
+            ldd, gamma = document_ldd(charts, self.reader.classes, half_width, self.rows)  # see `DocumentLDD`
             parses.append(DiscourseParse.of(request, spans, self.relations, tree, ldd, self.rows, gamma))
         return parses
 

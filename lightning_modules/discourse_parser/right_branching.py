@@ -56,7 +56,7 @@ class RightBranchingParser(LightningModule):
         tree = nodes_of(right_branching(document), self.relations) if edus else torch.empty(0, 5)  # E - 1 nodes
         half_width = min(self.band, max(0, len(edus) - 1))  # no two EDUs are farther apart; 0 if there are none
         ldd = tree_ldd(tree, len(edus), len(self.relations), self.rows, half_width)  # [E, 2 half_width + 1, R]
-        gamma = tree_gamma(tree, len(edus), self.rows)  # the mean over all EDUs, also those outside the band, [E]
+        gamma = tree_gamma(tree, len(edus), self.rows)  # importance of EDUs, with pairs outside the band, [E]
         return DiscourseParse.of(request, edus, self.relations, tree, ldd, self.rows, gamma)
 
 
@@ -100,8 +100,8 @@ def _groups(starts: list[int], document: TreebankDocument, offsets: Sequence[Off
     """Group units (their first EDUs) by the larger unit of `offsets` that they begin in; each alone without offsets."""
     if not offsets:
         return [[edu] for edu in starts]
-    larger_starts = [start for start, _ in offsets]
+    larger_starts = [start for start, _ in offsets]  # characters, whereas `starts` are indices of EDUs
     groups: dict[int, list[int]] = {}
     for edu in starts:
-        groups.setdefault(bisect_right(larger_starts, document.edus[edu][0]), []).append(edu)  # by larger units begun
+        groups.setdefault(bisect_right(larger_starts, document.edus[edu][0]), []).append(edu)  # key: number begun
     return list(groups.values())

@@ -52,7 +52,7 @@ class EduSegmenter(EncoderModule):
     ) -> None:
         settings = {"projection": projection, "hidden_size": hidden_size, "dropout": dropout}
         super().__init__(encoder, dropout, optimizer, settings, BoundaryF1)
-        self.network = SegmentationNetwork(
+        self.network = SegmentationNetwork(  # `layout`: number of layout features of a word
             size=self.encoder.size, layout=LAYOUT, projection=projection, hidden_size=hidden_size, dropout=dropout
         )
         self.crf = LinearChainCRF(2)
@@ -94,7 +94,7 @@ class EduSegmenter(EncoderModule):
         sentence or a paragraph lies outside its text.
         """
         if self.is_english:
-            warn_if_not_english(ENGLISH_PARSER, (request.text for request in requests))
+            warn_if_not_english(ENGLISH_PARSER, (request.text for request in requests))  # also of segmenters
         training = self.training
         self.eval()
         try:
@@ -121,7 +121,7 @@ class EduSegmenter(EncoderModule):
 
         None unless both have equal encoder weights and windows, and the segmenter has all layers of the parser.
         """
-        tuned_by = self.settings["tuned_by"]  # the parser that tuned the encoder; None if it was not tuned
+        tuned_by = self.settings["tuned_by"]  # parser that tuned the encoder; None: as pretrained, like a fixed one
         equal_weights = parser.has_fixed_encoder if tuned_by is None else tuned_by == parser.source
         equal_options = all(parser.settings[name] == self.settings[name] for name in ("encoder", "window"))
         layers, parser_layers = self.settings["layers"], parser.settings["layers"]

@@ -131,8 +131,8 @@ class _SpanLayer(nn.Module):
         """Return vectors of spans, [N, hidden_size], from a `table`; document, first and last EDU of each are [N]."""
         size = layout.sentence.shape[1]                                              # E
         # a document has E rows for first EDUs, E for last EDUs, and E + 1 for cumulative sums of the terms of the mean:
-        # rows of the first EDU, the last EDU, and the sums up to the last EDU and before the first one, [N, 4]
-        rows = torch.stack([start, size + end, 2 * size + end + 1, 2 * size + start], 1)
+        # rows of the first and last EDU, each with its neighbor outside, and of sums to the last and before the first
+        rows = torch.stack([start, size + end, 2 * size + end + 1, 2 * size + start], 1)  # [N, 4]
         rows = rows + ((3 * size + 1) * document).unsqueeze(1)
         share = 1 / (end - start + 1).float()  # the difference of the two sums, times this, is the mean
         weights = torch.stack([torch.ones_like(share), torch.ones_like(share), share, -share], 1)
@@ -166,20 +166,20 @@ class DiscourseScorer(nn.Module):
         return nn.Sequential(*layers, nn.Linear(hidden_size, outputs))
 
     def potentials(self, states: Tensor, layout: Layout, units: Units) -> Potentials:
-        """Return the potentials of charts: span scores [G, U, U], u and v [G, U, U, D]; states are [B, E, H]."""
+        """Return potentials of G charts of U units: scores [G, U, U], u and v [G, U, U, D]; states are [B, E, H]."""
         charts, size = units.start.shape                                             # G, U
         mask = torch.arange(size, device=states.device) < units.sizes.unsqueeze(1)   # [G, U]
         is_span = mask.new_ones(size, size).triu() & mask.unsqueeze(1)  # first <= last, no padding, [G, U, U]
         chart, first, last = spans = is_span.nonzero(as_tuple=True)                  # in units, [N] each
         in_edus = units.document[chart], units.start[chart, first], units.end[chart, last]
-        # in blocks that fit into the cache of a core, half the time of one pass
+        # on a CPU, blocks that fit into the cache of a core take half the time of a single pass
         block_size = _SPANS.get(states.device.type, 65_536)
         blocks = zip(*(column.split(block_size) for column in in_edus))
-        table = self.spans.table(states, layout)
+        table = self.spans.table(states, layout)  # terms of EDUs, which `sums` adds up to vectors of spans
         scored = [self.span_score(self.spans.sums(table, layout, *block)).float() for block in blocks]
         scores, u, v = torch.cat(scored).split([1, self.fit_size, self.fit_size], -1)
         span_scores = scores.new_zeros(charts, size, size).index_put(spans, scores.squeeze(-1))
-        # at initialization, the scale keeps u . v in the range of s
+        # u of left parts, v of right parts; at initialization, the scale keeps u . v in the range of s
         fits = Chart.of(spans, u * self.fit_size**-0.5, v, charts, size) if self.fit_size else None
         return Potentials(span_scores, fits)
 

@@ -127,8 +127,8 @@ class BertSum(EncoderSummarizer):
 
     @torch.no_grad()
     def _frozen_vectors(self, batch: ExtractiveBatch, with_document: bool) -> tuple[Tensor, Tensor]:
-        """Return the vectors of sentences [B, L, H] and documents [B, H]; each document is encoded only once."""
-        network = self.network
+        """Return the vectors of sentences [B, L, H] and documents [B, H] (or 0); each document is encoded only once."""
+        network = self.network  # its `reader` is the frozen encoder, whose weights are part of the name of the cache
         # joint encoding gives vectors of documents at no cost, so it always caches them, in one file for all callers
         with_document |= network.encoding == "joint" or network.scorer.kind == "document_cosine"
         if with_document not in self._cache:
@@ -188,7 +188,7 @@ class BertSum(EncoderSummarizer):
     def summarize(self, batch: ExtractiveBatch) -> list[ExtractiveSummary]:
         """Return the selected sentences of each document; an empty summary for a document without sentences."""
         with evaluating(self):
-            # only triangles compare sentences with the document
+            # only the selector `triangle` reads similarities of sentences to their document
             scored = self.score(batch, with_document=self.selection.selector == "triangle")
             scores, relations = upcast_half(scored.logits).sigmoid(), self.relations(scored, batch)
         documents = batch.ids, batch.references, batch.sentences

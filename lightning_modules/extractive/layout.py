@@ -25,7 +25,7 @@ class Layout(nn.Module):
 
     def forward(self, features: Tensor, vectors: Tensor, mask: Tensor) -> Tensor:
         """Return embeddings [B, L, D] from `layout_features` [B, L, 13], vectors [B, L, H] and a mask [B, L]."""
-        central = centralities(vectors, features[..., PROSE], mask)                 # [B, L, 4]
+        central = centralities(vectors, features[..., PROSE], mask)                 # from flags of prose, [B, L, 4]
         real = mask.to(features.dtype)
         columns = [features[..., :TEXTRANK]]                                        # [B, L, 11]
         for rank in features[..., TEXTRANK:].unbind(-1) if self.ranks else ():      # TextRank, LexRank

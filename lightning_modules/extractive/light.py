@@ -41,7 +41,7 @@ class LightExtractor:
         if not text.is_dir():  # a compact export omits the tokenizer of a frozen encoder
             text = Path(encoder_path(encoder.checkpoint))
         self.tokenizer = EncoderTokenizer.load(text)
-        if encoder.checkpoint is None:
+        if encoder.checkpoint is None:  # trained from scratch; 0.0 is its dropout
             reader = Reader.from_scratch(model["vocab_size"], encoder.hidden_size, encoder.heads, encoder.layers, 0.0)
         else:
             reader = BertReader(encoder_path(encoder.checkpoint))
@@ -79,4 +79,4 @@ class LightExtractor:
             pairs = pairs_with_common_ngram([tokenize(sentence) for sentence in sentences_read])
             # trigram blocking reads the pairs alone, so that scores may stand for the similarities
             relations = Relations(scores, scores, pair_mask([pairs], len(sentences_read)))
-        return extract([name], [[]], [sentences_read], scores, candidates, relations, selection)[0]
+        return extract([name], [[]], [sentences_read], scores, candidates, relations, selection)[0]  # no references

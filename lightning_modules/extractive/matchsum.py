@@ -97,7 +97,7 @@ class MatchSum(EncoderSummarizer):
         mask = (torch.arange(rows.shape[1]) < sizes[:, None]).to(rows.device, non_blocking=True)  # [N, T]
         heads = torch.zeros_like(mask)  # the first token of each row, for `cls`
         heads[:, 0] = True
-        pooled = self.pooler(states, torch.where(mask, 0, -1), heads, 1).squeeze(1)          # [N, H]
+        pooled = self.pooler(states, torch.where(mask, 0, -1), heads, 1).squeeze(1)  # group 0; -1: none; [N, H]
         sums = pooled.new_zeros(count, pooled.shape[1]).index_add(0, text, pooled)           # [count, H]
         row_counts = pooled.new_zeros(count).index_add(0, text, pooled.new_ones(len(text)))  # 0 for unused indices
         return sums / row_counts.clamp_min(1).unsqueeze(1)

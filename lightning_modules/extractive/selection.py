@@ -172,9 +172,9 @@ def _overlap(relations: Relations | None, options: SelectionOptions) -> Tensor |
     if options.selector == "top_k":
         return None
     if options.selector == "trigram_blocking":
-        return relations.shared
+        return relations.shared  # a trigram in common
     if options.selector == "triangle":
-        return shared_path(relations.similarity, relations.to_document)
+        return shared_path(relations.similarity, relations.to_document)  # g_ij of `select`
     return relations.similarity
 
 

@@ -131,7 +131,7 @@ def _nodes(root: _Unit) -> list[Node]:
     extents: dict[str, Extent] = {}  # first and last EDU of each unit with all units attached to it
     for unit in reversed(order):
         nuclei = [(extents[nucleus.id], "N", nucleus.relation) for nucleus in unit.nuclei]
-        extent = (unit.edu, unit.edu) if unit.edu >= 0 else _node(nuclei, unit, nodes)  # of one EDU, or of a group
+        extent = (unit.edu, unit.edu) if unit.edu >= 0 else _node(nuclei, unit, nodes)  # a group's node is appended
         if unit.satellites:
             satellites = [(extents[satellite.id], "S", satellite.relation) for satellite in unit.satellites]
             extent = _node([(extent, "N", SPAN), *satellites], unit, nodes)  # the nucleus is the unit itself
