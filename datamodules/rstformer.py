@@ -204,7 +204,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         return list(self._features)
 
     def widest_reach(self, split: str, window: int) -> tuple[int, str]:
-        """Return the largest `reach` in a split for `window` tokens, and its document; 0, "" if within `half_width`."""
+        """Return the largest `reach` for `window` tokens and its document id; 0, "" if all are within `half_width`."""
         widest, widest_id = 0, ""
         features = self.features(split)
         keys = features["parse"][:]

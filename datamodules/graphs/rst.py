@@ -81,7 +81,7 @@ class RST(ParagraphGraph):
         request = ParseRequest.of(paragraphs.document)
         if request.empty:
             return np.zeros((len(paragraphs), len(paragraphs)))
-        parse = self.cache.get(key_of(request, self.parser), paragraphs.id)
+        parse = self.cache.get(key_of(request, self.parser), paragraphs.id)  # its EDUs have paragraphs, see `owners`
         return paragraph_means(parse, owners(parse, request, paragraphs), len(paragraphs), self.without)
 
 
