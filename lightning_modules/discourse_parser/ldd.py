@@ -150,7 +150,7 @@ def nucleus_leaves(nodes: SplitPosterior, labels: Tensor, classes: LabelClasses,
         if not len(of_width):
             continue
         start, split, end = (column[of_width] for column in (nodes.start, nodes.split, nodes.end))
-        total = labels.new_zeros(len(of_width), size)  # P(a is a nucleus of its parent | node), [n, E]
+        total = labels.new_zeros(len(of_width), size)  # probability that an EDU is a nucleus of its parent, [n, E]
         for first, last, side in ((start, split, classes.left), (split + 1, end, classes.right)):
             child_is_nucleus = labels[of_width] @ side.to(labels)                    # P(.. | node), [n]
             leaf_child = leaves[first] * child_is_nucleus.unsqueeze(1)               # if the child is one EDU, [n, E]
@@ -198,7 +198,7 @@ def chunked_gamma(blocks: list[Tensor], top: Tensor, nucleus: list[Tensor] | Non
     to_other_chunks = top.sum(-1) @ sizes  # sum of p over the EDUs of other chunks, for an EDU of each chunk, [chunks]
     sums = []
     for number, block in enumerate(blocks):
-        leaf_probs = 1 if nucleus is None else nucleus[number]  # P(a is a nucleus leaf | a's chunk), [E_c]
+        leaf_probs = 1 if nucleus is None else nucleus[number]  # P(nucleus leaf) of each EDU in its chunk, [E_c]
         sums.append(block.sum((1, 2)) + to_other_chunks[number] * leaf_probs)
     return torch.cat(sums) / sizes.sum()
 

@@ -30,7 +30,7 @@ def _quiet() -> None:
         lambda record: not record.getMessage().startswith(("💡", "TPU available"))  # tips, and absent devices
     )
     os.environ.setdefault("WANDB_SILENT", "true")
-    if not sys.stderr.isatty():  # bars of `datasets` and downloads print a line a minute; tqdm reads this when imported
+    if not sys.stderr.isatty():  # in log files, progress bars print one line per minute; read when tqdm is imported
         times = dict.fromkeys(("DELAY", "MININTERVAL", "MAXINTERVAL"), "60")
         for name, value in {**times, "BAR_FORMAT": "{desc}: {n_fmt} of {total_fmt}\n"}.items():
             os.environ.setdefault(f"TQDM_{name}", value)

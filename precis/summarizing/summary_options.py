@@ -77,7 +77,7 @@ class LengthBudget:
         return {name: value or 0 for name, value in limits.items()} | {"k": self.sentences or NO_LIMIT}
 
     def cut(self, summary: "Summary", document_words: int) -> bool:
-        """Cut a summary of a document with so many words to the budget, in place; return whether it was longer."""
+        """Cut a summary to the budget, in place, for a document of `document_words`; return whether it was longer."""
         limits = [] if self.words is None else [self.words]
         if self.ratio is not None:
             limits.append(max(1, int(self.ratio * document_words + 1e-3)))  # 1e-3: 0.29 * 100 is a little below 29

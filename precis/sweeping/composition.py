@@ -154,7 +154,7 @@ def _check_monitors(config: dict[str, Any], callbacks: list[dict[str, Any]]) -> 
 
 
 def _is_pretrained(model: dict[str, Any]) -> bool:
-    """Return whether a model has pretrained parts; a `UserError` names a missing folder, a warning a model to load."""
+    """Return whether a model has pretrained parts. Raise `UserError` for a missing folder; warn of a download."""
     values = model.get("init_args") or {}
     names = {key: get_value(values, key) for key in value_checks.PRETRAINED}
     names = {key: name for key, name in names.items() if isinstance(name, str) and name not in _FROM_SCRATCH}

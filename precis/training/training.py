@@ -170,7 +170,7 @@ class PrecisCLI(LightningCLI):
             raise
         finally:
             if start.config.wandb != "off":
-                wandb.finish()  # uploads what is left
+                wandb.finish()  # upload the remaining metrics and files
             if start.is_new and is_first and self.trainer.global_step == 0:
                 shutil.rmtree(start.folder, ignore_errors=True)
         if self.trainer.global_step:

@@ -32,9 +32,9 @@ JOURNAL = "search.journal"  # file in a sweep folder with a search
 def check_search(path: Path, section: dict[str, Any]) -> None:
     """Check the section `search` of a sweep file, and fill in its defaults; a `UserError` names a key that is wrong."""
     where = f"{path}: search"
-    known = ("trials", *DEFAULTS, "metric", "direction", "keys")
-    if unknown := sorted(section.keys() - set(known)):
-        raise UserError(f"{where}: unknown key {unknown[0]!r}; it has {', '.join(known)}")
+    allowed_keys = ("trials", *DEFAULTS, "metric", "direction", "keys")
+    if unknown := sorted(section.keys() - set(allowed_keys)):
+        raise UserError(f"{where}: unknown key {unknown[0]!r}; it has {', '.join(allowed_keys)}")
     for key, value in DEFAULTS.items():
         section.setdefault(key, value)
     for key, allowed in CHOICES.items():
