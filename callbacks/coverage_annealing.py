@@ -36,7 +36,9 @@ class CoverageAnnealing(Scheduled):
     ) -> None:
         if (start_step is None) == (start_epoch is None):
             raise ValueError("CoverageAnnealing needs either start_step or start_epoch")
-        self.start_step, self.start_epoch, self.ramp_steps = start_step, start_epoch, ramp_steps
+        self.start_step = start_step
+        self.start_epoch = start_epoch
+        self.ramp_steps = ramp_steps
         self.weight = float(weight)  # not jsonargparse's type, which cannot be loaded with `weights_only`
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:

@@ -102,7 +102,9 @@ class Previews(Callback):
     """
 
     def __init__(self, folder: Path, documents: PositiveInt = 5, heat_maps: NonNegativeInt = 2) -> None:
-        self.folder, self.documents, self.heat_maps = Path(folder), documents, heat_maps
+        self.folder = Path(folder)
+        self.documents = documents
+        self.heat_maps = heat_maps
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Summarize the first validation documents, and log and write the previews on rank 0."""

@@ -125,11 +125,18 @@ class SelfCritical(Scheduled):
         if advantage != "greedy" and samples < 2:
             raise ValueError(f"SelfCritical: too few samples for the advantage {advantage}: {samples}; give at least 2")
         self.reward = reward or RougeReward()
-        self.samples, self.max_length, self.temperature = samples, max_length, temperature
-        self.advantage, self.credit, self.sentence_ends = advantage, credit, tuple(sentence_ends)
+        self.samples = samples
+        self.max_length = max_length
+        self.temperature = temperature
+        self.advantage = advantage
+        self.credit = credit
+        self.sentence_ends = tuple(sentence_ends)
         self.gamma = float(gamma)  # not jsonargparse's type, which cannot be loaded with `weights_only`
         self.start_step, self.ramp_steps = start_step, ramp_steps
-        self.kl, self.mask_truncated, self.updates, self.clip = kl, mask_truncated, updates, clip
+        self.kl = kl
+        self.mask_truncated = mask_truncated
+        self.updates = updates
+        self.clip = clip
         self.seconds = {"reward": 0.0, "step": 0.0}  # time spent so far on rewards, and on whole training steps
         self.reference = ReferenceModel()  # the model at `start_step`, which `kl` measures the divergence from
         self._last: tuple[list[str], SampleRewards] | None = None  # ids and rewards of the latest batch
