@@ -22,7 +22,7 @@ def push(arguments: list[str]) -> None:
     parser.add_argument("--private", type=bool, default=False, help="create a private repository")
     options = parser.parse_args(arguments)
     folder = options.folder
-    if not (folder / EXPORTED).is_file():
+    if not (folder / EXPORTED).is_file():  # the weights
         raise UserError(f"{folder}: not an exported model; make one with `precis export RUN --out {folder}`")
     if not _NAME.fullmatch(options.repo):
         raise UserError(f"{options.repo}: not a name of the hub; give USER/MODEL")

@@ -100,11 +100,11 @@ def _number_of_layers(sizes: Mapping[str, Any], pattern: str) -> int:
 def _write_run_folder(
     folder: Path, config: dict[str, Any], state: Mapping[str, Tensor], kind: Kind, source: Path
 ) -> None:
-    """Write a run folder with a checkpoint of these weights; a `UserError` if the config gives a model other shapes."""
+    """Write a run folder with the weights `state` read from `source`; a `UserError` if the config has other shapes."""
     module, data = build(config)
-    data.tokenizer = data.tokenizer_type.of_checkpoint(data.checkpoint)
+    data.tokenizer = data.tokenizer_type.of_checkpoint(data.checkpoint)  # name or folder of the pretrained encoder
     module.set_tokenizer(data.tokenizer)
-    if kind == "presumm_abs":
+    if kind == "presumm_abs":  # the only kind that generates: its begin and end symbols differ from the suite's
         state = _with_symbols_of(data.tokenizer, state)
     expected = module.state_dict()
     for name in sorted(expected.keys() | state.keys()):

@@ -81,12 +81,12 @@ def drawing_note(size: int, num_read: int, num_drawn: int) -> str:
 def relations_of(model: RSTformer, layer: int, names: Sequence[str]) -> list[str]:
     """Return for each of H heads the names of its relations by descending weight; empty if heads have no relations."""
     injections = model.network.injections
-    if not len(injections) or model.ablation == "no_labels":  # of R relations, only the mean is read
+    if not len(injections) or model.ablation == "no_labels":  # all heads read the mean over relations
         return []
     injection = injections[layer % len(injections)]  # one for each layer, or one that all layers share
     weights = injection.fixed_weights if injection.weights is None else injection.weights  # [H, R]; None: not learned
     ranked = torch.argsort(weights, dim=1, descending=True, stable=True).tolist()  # [H, R]
-    return [", ".join(names[r] for r in order if head[r] != 0) for head, order in zip(weights, ranked)]
+    return [", ".join(names[r] for r in order if head[r] != 0) for head, order in zip(weights, ranked)]  # 0: not read
 
 
 def layer_figure(maps: EduAttention, layer: int, relations: Sequence[str] = (), max_edus: int = _MAX_EDUS) -> Figure:

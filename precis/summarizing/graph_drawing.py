@@ -52,9 +52,9 @@ def draw_svg(
 ) -> str:
     """Draw a graph as a standalone SVG image: one row per paragraph, links as arcs on the left, summary on the right.
 
-    The width and opacity of an arc show its weight (the larger of both directions) relative to the largest one; the
-    width of a line between a paragraph and a summary sentence shows the attention. Tooltips show whole texts and
-    weights.
+    Only the strongest links and attention weights are drawn. Width and opacity of an arc show its weight (the larger of
+    both directions) relative to the largest one; the width of a line between a paragraph and a summary sentence shows
+    the attention. Tooltips show whole texts and weights.
 
     Args:
         weights: weight of the link from each of the L paragraphs to each other one, [L, L].
@@ -62,9 +62,9 @@ def draw_svg(
         summary: sentences of the summary; empty to draw only the graph.
         attention: attention of each summary sentence to each paragraph, [sentences, L].
     """
-    letters = LETTERS_BESIDE_SUMMARY if summary else LETTERS_ALONE
+    letters = LETTERS_BESIDE_SUMMARY if summary else LETTERS_ALONE  # maximum number of each text; others are shortened
     left = ARCS + 24  # x of the paragraphs, with a margin; all lengths are in pixels
-    width_of_texts = LETTER * (letters + 4)  # 4 for the number of the paragraph
+    width_of_texts = LETTER * (letters + 4)  # LETTER: width of one; 4 for the number of the paragraph
     right = left + width_of_texts + GAP  # x of the summary
     height = TOP + ROW * max(len(texts), len(summary)) + 10  # 10: margin below
     step = (height - TOP - 10) / max(1, len(summary))  # height of a summary sentence; all of them share the column

@@ -103,7 +103,7 @@ class HuggingFaceSummarizer:
         self._check_positions()
 
     def _template(self, prefix: str, model: Any) -> str:
-        """Return the text that the model reads, with {document} for the document; `prefix` is the model's default."""
+        """Return the text that the model reads, with {document} for the document; `prefix` is that of the card."""
         prompt, is_decoder = self.options.prompt, not model.config.is_encoder_decoder
         if self.options.source_prefix is not None and (is_decoder or prompt is not None):
             raise UserError(f"--source_prefix: {self.name} reads a prompt; leave it out, or change --prompt")
@@ -112,7 +112,7 @@ class HuggingFaceSummarizer:
         if prompt is None:
             return (prefix if self.options.source_prefix is None else self.options.source_prefix) + "{document}"
         template = prompt if "{document}" in prompt else read_prompt(prompt)  # a text, or the name of a shipped prompt
-        check_fields(prompt, template, {"document": True, "n": False, "query": False})  # True: has a value here
+        check_fields(prompt, template, {"document": True, "n": False, "query": False})  # only {document} is filled in
         return template
 
     def _card_settings(self, task: Mapping[str, Any], model: Any) -> dict[str, Any]:
@@ -139,7 +139,7 @@ class HuggingFaceSummarizer:
     def _check_positions(self) -> None:
         """Raise a `UserError` if the model has too few positions for its inputs and outputs."""
         input_positions = generation.positions(self.generator.model, "encoder")
-        output_positions = generation.positions(self.generator.model, "decoder")
+        output_positions = generation.positions(self.generator.model, "decoder")  # None, here and above: no limit
         limit, length = self.max_source, self.generator.max_new_tokens
         if output_positions and length > output_positions:
             remedy = f"give --generation.max_new_tokens {output_positions} or less"
@@ -158,13 +158,13 @@ class HuggingFaceSummarizer:
 
     @contextmanager
     def changed(self, settings: Mapping[str, Any]) -> Iterator[None]:
-        """Change generation settings (of transformers or `DecodingOptions`) in a context; a `UserError` if refused."""
+        """Replace generation settings (of transformers or `DecodingOptions`) in a context; a `UserError` if refused."""
         model, before = self.generator.model, self.generator.model.generation_config
         # `max_length` and `max_new_tokens` are names of one limit, so a new one replaces the other.
         replaced = {generation.OTHER_NAME.get(name) for name in settings}
         others = {name: value for name, value in self.options.generation.items() if name not in replaced}
         try:
-            self.generator.change(others | dict(settings))  # from the model's card, so the options are repeated
+            self.generator.change(others | dict(settings))  # it starts from the card, so the options are passed again
             self._check_positions()
             yield
         finally:

@@ -147,9 +147,9 @@ def _report_unread(data: SummarizationData) -> None:
 
 def _summaries_within(budget: LengthBudget, run: Run, documents: Dataset, options: Namespace) -> Iterator[Summary]:
     """Yield the summaries of a model within a budget; print on stderr what was not read and how many were cut."""
-    is_generative, truncated = not hasattr(run.model, "selection"), 0
+    is_generative, truncated = not hasattr(run.model, "selection"), 0  # extractive models have options of selection
     with changed_options(run.model, budget.options(run.model) | options.generation):  # explicit settings win
-        if isinstance(run.data, SummarizationData):
+        if isinstance(run.data, SummarizationData):  # of a trained model; `how_read` reports on models of Hugging Face
             _report_unread(run.data)
         summaries = summarize_all(run.model, run.data, attention=options.heat_map is not None)
         for document, summary in zip(documents, summaries, strict=True):

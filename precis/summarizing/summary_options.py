@@ -45,7 +45,7 @@ class LengthBudget:
 
     def options(self, model: Any) -> dict[str, Any]:
         """Return the options to change in a model's selection or decoding; a `UserError` if it has no such limit."""
-        if not self:
+        if not self:  # no limit is set
             return {}
         from lightning_modules.extractive.matchsum import MatchSum  # imports torch
 
@@ -58,7 +58,7 @@ class LengthBudget:
                 raise UserError(f"--{name}: {type(model).__name__} selects no sentences; leave it out")
         if self.words is None:  # `ratio` and `sentences` only cut the summary, see `cut`
             return {}
-        if hasattr(model, "generator"):  # of Hugging Face, whose `max_length` counts the first symbol, too
+        if hasattr(model, "generator"):  # of Hugging Face; its `max_length` would count the start symbol, too
             minimum, maximum = model.generator.limits
             names = ("min_new_tokens", "max_new_tokens")
         else:
@@ -92,7 +92,7 @@ class LengthBudget:
             sentences.append(sentence)
             remaining = None if remaining is None else remaining - len(words)
         summary.sentences = sentences
-        if summary.words is not None:  # tokens of a model that copies, with `copied`: whether each is a copy
+        if summary.words is not None:  # tokens of a model that copies; `copied` tells which of them are copies
             # A word may have several tokens ("mill." has two), but words and tokens have the same characters.
             characters = sum(len(word) for sentence in sentences for word in sentence.split())
             count = bisect_right(list(accumulate(map(len, summary.words))), characters)

@@ -71,8 +71,8 @@ def _compose_point(parser: ArgumentParser, sweep: Sweep, point: Point) -> dict[s
     try:
         config = parser.parse_args(arguments)
         check_permitted_names(config)
-        check_written_paths(config, None)  # there is no run folder yet
-        check_linked(arguments, config)  # no data argument that the model's value would replace
+        check_written_paths(config, None)  # of outputs; there is no run folder yet
+        check_linked(arguments, config)  # refuses data options that those of the model replace
         return _as_dict(parser, config)
     except ArgumentError as error:
         raise UserError(f"{sweep.path}: point {point.label!r}: {explain(str(error), 'fit')}") from None
@@ -119,7 +119,7 @@ def _check_config(config: dict[str, Any], checked: set[str]) -> None:
     value_checks.check_no_keys(config)  # API keys and passwords, which the run folder would keep
     if config.get("start_from"):
         find_start(config)  # raises a `UserError` if there is no such checkpoint
-    callbacks = (config.get("trainer") or {}).get("callbacks")  # one, a list, or None
+    callbacks = (config.get("trainer") or {}).get("callbacks")  # one, a list, or None; `_check_monitors` takes a list
     _check_monitors(config, callbacks if isinstance(callbacks, list) else [callbacks] if callbacks else [])
     parts = {"model": config["model"], "data": config["data"]}
     text = json.dumps([parts, callbacks], sort_keys=True, default=str)  # the same for points with other seeds
@@ -128,7 +128,7 @@ def _check_config(config: dict[str, Any], checked: set[str]) -> None:
     checked.add(text)
     parser = ArgumentParser(exit_on_error=False)
     parser.add_argument("--callbacks", type=list[Callback] | Callback | None)
-    parser.instantiate_classes(parser.parse_object({"callbacks": callbacks}))
+    parser.instantiate_classes(parser.parse_object({"callbacks": callbacks}))  # `build` only has model and data
     if _is_pretrained(config["model"]):  # checks that its folder exists; loading its weights takes too long
         return
     try:

@@ -177,9 +177,9 @@ class Running:
         status = self.process.poll() if self.state == "running" else None  # None while the command runs
         if status == 0:
             self.done.append(self.stage)
-            self._record(None)
+            self._record(None)  # no failure
             self._next()
-        elif status is not None and self.stopping:  # not recorded as a failure, so that the command is run again
+        elif status is not None and self.stopping:  # by `stop`; not recorded as a failure, so that it runs again
             self._end("stopped")
         elif status is not None:
             self._record({"command": self.stage, "status": status})

@@ -50,7 +50,7 @@ def launch(jobs: Sequence[Job], slots: int = 1, command: Sequence[str] = COMMAND
                 running[slot] = Running(waiting.popleft(), run_environment(slot, slots), command)
                 printed_stages.pop(slot, None)
             for slot, run in list(running.items()):
-                if run.poll():
+                if run.poll():  # still running
                     if run.stage != printed_stages.get(slot):
                         print_state(run.job.label, run.stage)
                         printed_stages[slot] = run.stage
@@ -59,7 +59,7 @@ def launch(jobs: Sequence[Job], slots: int = 1, command: Sequence[str] = COMMAND
                 ended.append((run.job, run.state))
                 detail = f"{last_line(run.job.log)} ({run.job.log})" if run.state == "failed" else ""
                 print_state(run.job.label, run.state, detail)
-            if sent_signals < min(len(received), 2):  # runs get one signal for each of the first two
+            if sent_signals < min(len(received), 2):  # SIGTERM at the first signal, SIGKILL at the second
                 sent_signals = min(len(received), 2)
                 for run in running.values():
                     run.stop() if sent_signals == 1 else run.kill()

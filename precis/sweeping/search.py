@@ -131,7 +131,7 @@ def _job(search: "Search", number: int, values: dict[str, Any]) -> Job:
     """Compose the config of a trial from the values of its keys, add it to points.json, and return its job."""
     from precis.sweeping.composition import compose_configs  # imports torch and Lightning
 
-    sweep = Sweep(search.out / "sweep.yaml", search.out / BASE)
+    sweep = Sweep(search.out / "sweep.yaml", search.out / BASE)  # path (for messages) and base config
     name = f"trial-{number:03}"
     text = f"trial {number}: {label(values, search.section['keys'])}"
     (config,) = compose_configs(sweep, [Point(text, values)])

@@ -76,7 +76,7 @@ def check_devices(profile: Profile, jobs: Iterable[Job]) -> None:
 
 
 def checked_profile(options: Any) -> Profile:
-    """Return the profile of options; a `UserError` for a line end, after which text in a batch script is a command."""
+    """Return parsed options as a profile; a `UserError` for a line end, which could start a command in the script."""
     profile = Profile(**{field.name: getattr(options, field.name) for field in fields(Profile)})
     values = {"partition": profile.partition, "memory": profile.memory}
     for key, value in profile.directives.items():
@@ -140,7 +140,7 @@ def _parameters(profile: Profile, name: str, after: str | None) -> dict[str, Any
     root = Path(__file__).parents[2]
     # Jobs import this installation of the suite, and no module from the working folder.
     path = f"export PYTHONSAFEPATH=1 PYTHONPATH={shlex.quote(str(root))}${{PYTHONPATH:+:$PYTHONPATH}}"
-    # `signal` sends SIGUSR1 to all tasks; `requeue` permits requeueing of the job.
+    # `signal` sends SIGUSR1 to all tasks before the time limit, so that they save; `requeue` permits requeueing.
     directives = {"signal": f"USR1@{profile.save_seconds}", "requeue": True} | profile.directives
     if after is not None:
         conditions = [directives["dependency"]] if "dependency" in directives else []

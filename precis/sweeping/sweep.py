@@ -39,7 +39,7 @@ def sweep(arguments: list[str]) -> None:
         COMMANDS[name](arguments[1:])
         return
     similar = get_close_matches(name, COMMANDS, n=1, cutoff=0.7) if name.isalpha() else []  # a typo, not another word
-    if similar and not Path(name).exists() and name not in short_names(SWEEPS):
+    if similar and not Path(name).exists() and name not in short_names(SWEEPS):  # names of shipped sweeps
         raise UserError(f"precis sweep {name}: neither a command nor a sweep file; did you mean {similar[0]}?")
     start(arguments)
 

@@ -89,7 +89,7 @@ def write_launch(out: Path, launcher: str, jobs: dict[str, str], **more: Any) ->
 
 
 def states(out: Path, jobs: Sequence[Job] | None = None) -> list[PointState]:
-    """Return the states of a sweep's points, or of other jobs: a search's workers. A `UserError` without a sweep."""
+    """Return states of jobs, such as a search's workers; by default of the points in points.json, which must exist."""
     jobs = read_points(out) if jobs is None else jobs
     slurm_ids = read_launch(out)["jobs"]
     # Query the queue first: jobs that leave it in the meantime have their final state in the folder.
@@ -97,7 +97,7 @@ def states(out: Path, jobs: Sequence[Job] | None = None) -> list[PointState]:
     launcher_is_active = bool(is_locked(Path(out) / LOCK))
     points = []
     for job in jobs:
-        slurm_id = slurm_ids.get(job.folder.name, "")
+        slurm_id = slurm_ids.get(job.folder.name, "")  # empty if it was not submitted
         points.append(PointState(job, *_state(job, queued.get(slurm_id), launcher_is_active), slurm_id))
     return points
 
@@ -115,9 +115,9 @@ def _state(job: Job, in_slurm: tuple[str, str] | None, launcher_is_active: bool)
     if in_slurm is not None or is_locked(job.folder / ".lock"):  # the lock of a local launcher's process
         return "running", _running(job)
     if status["failed"]:
-        failed = status["failed"]
+        failed = status["failed"]  # command and exit status
         return "failed", f"{failed.get('command')} ended with status {failed.get('status')}: {last_line(job.log)}"
-    if launcher_is_active:
+    if launcher_is_active:  # a local one, which starts this job later
         return "waiting", ""
     if job.log.is_file():
         return "interrupted", last_metrics(job.folder)

@@ -43,8 +43,8 @@ def check_run_dir(environment: Mapping[str, str]) -> None:
 
 def check_tasks(trainer: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> None:
     """Raise a `UserError` if tasks and devices differ: a model would be trained twice, or tasks would wait forever."""
-    environment = os.environ if environment is None else environment  # the current one: `datasets` replaces it
-    devices = number_of_devices(trainer) or max(1, torch.cuda.device_count())  # 1: the CPU
+    environment = os.environ if environment is None else environment  # read now: `datasets` replaces os.environ
+    devices = number_of_devices(trainer) or max(1, torch.cuda.device_count())  # None: all GPUs, or the CPU
     nodes = int(trainer.get("num_nodes") or 1)
     if "TORCHELASTIC_RUN_ID" in environment:
         per_node, total = (int(environment.get(name, 1)) for name in ("LOCAL_WORLD_SIZE", "WORLD_SIZE"))
@@ -53,7 +53,7 @@ def check_tasks(trainer: Mapping[str, Any], environment: Mapping[str, str] | Non
     elif in_slurm_step(environment):
         total = int(environment["SLURM_NTASKS"])
         started_nodes = int(environment.get("SLURM_NNODES", 1))
-        if total > 1 and "SLURM_STEP_ID" not in environment:
+        if total > 1 and "SLURM_STEP_ID" not in environment:  # set by srun
             raise UserError(f"the job has {total} tasks but this is one process; start it with srun precis fit ...")
         _compare("num_nodes", nodes, started_nodes, "SLURM gives the job {} nodes (--nodes)")
         per_node = max(1, total // started_nodes)
@@ -69,11 +69,11 @@ def _compare(key: str, configured: int, num_started: int, description: str) -> N
 
 
 def trainer_plugins(configured: Any) -> list[Any]:
-    """Return the config's plugins, with atomic checkpoints and for SLURM without Lightning's requeueing of the job."""
+    """Return the config's plugins, atomic checkpoints, no requeueing by Lightning; may set SLURM_NTASKS_PER_NODE."""
     plugins = configured if isinstance(configured, (list, tuple)) else [configured]
     plugins = [plugin for plugin in plugins if plugin]  # None stands for none
     if not any(isinstance(plugin, CheckpointIO) for plugin in plugins):
-        plugins.append(WholeCheckpoints())
+        plugins.append(WholeCheckpoints())  # writes them atomically
     has_environment = any(isinstance(plugin, ClusterEnvironment) for plugin in plugins)
     if not has_environment and in_slurm_step(os.environ) and "TORCHELASTIC_RUN_ID" not in os.environ:  # set by torchrun
         per_node = int(os.environ["SLURM_NTASKS"]) // int(os.environ.get("SLURM_NNODES", 1))

@@ -101,7 +101,7 @@ class PrecisCLI(LightningCLI):
         provide_parsers(self.datamodule)  # sets how data that needs discourse parses loads its parser
 
     def _instantiate_trainer(self, config: dict[str, Any], callbacks: list[Callback]) -> Trainer:
-        """Return the trainer with the callbacks and loggers of the run folder, after those of the config."""
+        """Return the trainer with the config's callbacks, then the run folder's; no loggers if `logger` is False."""
         records, loggers = run_records(self.start, isinstance(self.model, Summarizer))
         if config["enable_progress_bar"] is not False and sys.stdout.isatty():
             progress: Callback = RichProgressBar(leave=False)
@@ -121,7 +121,7 @@ class PrecisCLI(LightningCLI):
             raise UserError(value_checks.explain_trainer_refusal(error, self.start.config.trainer)) from error
         if self.start.fitting:
             trainer.callbacks.insert(0, MonitorCheck())  # before the callbacks of the config, which it checks
-        check_at_validations(trainer)  # lets `EarlyStopping` check after each validation
+        check_at_validations(trainer)  # lets `EarlyStopping` check after each validation, not at the end of an epoch
         return trainer
 
     def _run_subcommand(self, subcommand: str) -> None:

@@ -38,11 +38,11 @@ def _run(command: str, options: list[str]) -> None:
     """Run `fit`, `validate`, `test` or `predict` with the options of the command line, or print help."""
     if print_help(command, options):
         return
-    if ALL in options:
+    if ALL in options:  # --trainer.help: every option, as in LightningCLI's --help
         options = ["--help"]
     elif {"-h", "--help"} & set(options):  # with `--model NAME`; `print_help` has handled the others
         options = [f"--model.help={_model_of(options)}"]
-    arguments = _with_run([command, *resolve_configs(options)])
+    arguments = _with_run([command, *resolve_configs(options)])  # `--run FOLDER` becomes options
     check_configs(arguments)
     # Imported only now: torch and Lightning take seconds.
     from precis.config.load_classes import load_classes

@@ -36,7 +36,7 @@ def read_search(out: Path) -> "Search":
 
 
 def read_section(out: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the section of a search with metric and direction, and the config that its trials are made from."""
+    """Return the section of a search, with metric and direction of its base config (base.yaml), and that config."""
     path, base_path = Path(out) / "sweep.yaml", Path(out) / BASE
     section = read_yaml(path).get("search")
     base = read_yaml(base_path)

@@ -122,10 +122,10 @@ def suggest(trial: "Trial", keys: dict[str, Any]) -> dict[str, Any]:
 
 
 def extreme_points(keys: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return overrides of the config for each limit of a range and each choice, to test that models accept them."""
+    """Return overrides of the config, each with a limit or a choice of one key, to test that models accept them."""
     points = []
     for key in keys:
         space = _with_explicit_kind(keys[key])
-        kind = next(name for name in space if name not in ("step", "when"))
-        points += [space.get("when", {}) | {key: value} for value in space[kind]]  # the choices, or two limits
+        kind = next(name for name in space if name not in ("step", "when"))  # "values" or a range such as "uniform"
+        points += [space.get("when", {}) | {key: value} for value in space[kind]]  # with the condition of the key
     return points

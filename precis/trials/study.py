@@ -53,7 +53,7 @@ class Search:
         space = {key: section[key] for key in ("metric", "direction", "keys")}
         if not study_names:
             self.study.set_user_attr("space", space)
-            self.study.set_user_attr("base", base)
+            self.study.set_user_attr("base", base)  # both are compared whenever the journal is opened again
         self._check(space, base)
 
     def _check(self, space: dict[str, Any], base: str | None) -> None:
@@ -91,7 +91,7 @@ class Search:
         return max(complete, key=lambda trial: sign * trial.value, default=None)
 
     def claim(self, worker: int) -> tuple[int, dict[str, Any]] | None:
-        """Return number and values of a trial for the worker with a number: one that it did not end, or a new one.
+        """Return number and values of the next trial of a worker: one that it left running, or else a new one.
 
         Returns None if the search has as many trials as its section says. Call it while the search is `locked`. A
         worker has one process at a time, so a running trial of this worker is one whose process was killed.
@@ -103,8 +103,8 @@ class Search:
         started = len([trial for trial in trials if trial.state != TrialState.WAITING])  # all but enqueued ones
         if not unfinished and started >= self.section["trials"]:
             return None
-        number = unfinished[0].number if unfinished else started  # trials are numbered from 0
-        self.study.sampler = self._sampler(number)
+        number = unfinished[0].number if unfinished else started  # from 0; `ask` starts enqueued ones first
+        self.study.sampler = self._sampler(number)  # seeded by the number, whichever worker runs the trial
         trial = optuna.Trial(self.study, unfinished[0]._trial_id) if unfinished else self.study.ask()
         trial.set_user_attr("worker", worker)
         return trial.number, suggest(trial, self.section["keys"])
@@ -162,7 +162,7 @@ def _pruner(section: dict[str, Any]) -> optuna.pruners.BasePruner:
     if section["pruner"] == "median":
         return optuna.pruners.MedianPruner(n_startup_trials=startup, n_warmup_steps=warmup)
     if section["pruner"] == "hyperband":
-        return optuna.pruners.HyperbandPruner(min_resource=max(1, warmup))  # Optuna refuses 0
+        return optuna.pruners.HyperbandPruner(min_resource=max(1, warmup))  # Optuna refuses 0; `startup` is not used
     return optuna.pruners.NopPruner()
 
 
