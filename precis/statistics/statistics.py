@@ -62,7 +62,7 @@ def resampled_sums(columns: ArrayLike, resamples: int = RESAMPLES, seed: int = 0
     documents, rng = len(table), np.random.default_rng(seed)
     sums = []
     for size in _blocks(documents, resamples):  # number of resamples at a time
-        # How often each resample draws each document, [size, N], by one `bincount`: r N + d is document d of resample r.
+        # How often each resample draws each document, [size, N], by one `bincount`: r N + d is document d of sample r.
         drawn = rng.integers(documents, size=(size, documents)) + documents * np.arange(size)[:, None]
         times = np.bincount(drawn.ravel(), minlength=size * documents).reshape(size, documents)
         sums.append(times.astype(np.float64) @ table)  # [size, M]

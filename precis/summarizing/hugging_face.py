@@ -103,7 +103,7 @@ class HuggingFaceSummarizer:
         self._check_positions()
 
     def _template(self, prefix: str, model: Any) -> str:
-        """Return the text that the model reads, with {document} for the document; `prefix` is that of the card."""
+        """Return the text that the model reads, with {document} for the document; `prefix` is the model's own."""
         prompt, is_decoder = self.options.prompt, not model.config.is_encoder_decoder
         if self.options.source_prefix is not None and (is_decoder or prompt is not None):
             raise UserError(f"--source_prefix: {self.name} reads a prompt; leave it out, or change --prompt")

@@ -69,7 +69,7 @@ def _compare(key: str, configured: int, num_started: int, description: str) -> N
 
 
 def trainer_plugins(configured: Any) -> list[Any]:
-    """Return the config's plugins, atomic checkpoints, no requeueing by Lightning; may set SLURM_NTASKS_PER_NODE."""
+    """Return the config's plugins with atomic checkpoints, without Lightning's requeueing; may set a SLURM variable."""
     plugins = configured if isinstance(configured, (list, tuple)) else [configured]
     plugins = [plugin for plugin in plugins if plugin]  # None stands for none
     if not any(isinstance(plugin, CheckpointIO) for plugin in plugins):
