@@ -62,10 +62,10 @@ class WordsData(SummarizationData):
         **shared: Any,
     ) -> None:
         super().__init__(corpus, **shared)
-        if max_source < 1 or max_target < 2:  # one word, in a summary before the end symbol
+        if max_source < 1 or max_target < 2:  # room for a word, and for the end symbol
             raise ValueError(f"data.max_source must be at least 1 and max_target 2; got {max_source}, {max_target}")
         self.vocab_size, self.max_source, self.max_target = vocab_size, max_source, max_target
-        self.tokenization, self.lowercase = tokenizer, lowercase
+        self.tokenization, self.lowercase = tokenizer, lowercase  # the attribute `tokenizer` is the vocabulary
         self.lengths_now = (max_source, max_target)  # LengthCurriculum lowers these
 
     def tokenizer_settings(self) -> dict[str, Any]:

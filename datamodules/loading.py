@@ -61,7 +61,7 @@ class BatchSampler(Sampler[list[int]]):
         self.epoch = 0
         self._training_order: tuple[int, list[list[int]]] = (-1, [])  # last shuffled epoch, and its global batches
         self.start = 0  # batches to leave out of the next iteration, set by `ResumableLoader` on resuming
-        self.sampler = self  # Lightning calls its set_epoch
+        self.sampler = self  # Lightning calls `set_epoch` of the attribute `sampler` of a batch sampler
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch, which determines the order."""
@@ -84,7 +84,7 @@ class BatchSampler(Sampler[list[int]]):
         if not self.shuffle:
             order = list(range(len(self.lengths)))
             return [order[i : i + size] for i in range(0, len(order), size)]
-        if self._training_order[0] != self.epoch:
+        if self._training_order[0] != self.epoch:  # shuffled once, for the batches and their weights
             self._training_order = self.epoch, self._shuffled(size)
         return self._training_order[1]
 
@@ -174,8 +174,8 @@ def loader_of(
 ) -> "ResumableLoader":
     """Return the loader of this rank for the documents of a split; `order` are arguments of `BatchSampler`.
 
-    The number of loader processes is `default_workers` by default, but 0 without a trainer, or where a batch is made
-    faster than a process passes it on.
+    The number of loader processes is `default_workers` by default, but 0 without a trainer, which knows the device, or
+    where a batch is made faster than a process passes it on. Errors name the `split`.
 
     Raises:
         UserError: if there are fewer documents than ranks.
@@ -225,7 +225,7 @@ class ResumableLoader:
     def __iter__(self) -> Iterator:
         """Yield the batches of this epoch, after those that a resumed one has processed, with the weights of losses."""
         self.delivered = self.batch_sampler.start = self._resumed_batches()
-        in_training = self.trainer is not None and self.batch_sampler.shuffle
+        in_training = self.trainer is not None and self.batch_sampler.shuffle  # evaluation does not shuffle
         if in_training:  # set before `weights` below, because the order of the batches depends on it
             self.batch_sampler.accumulated = self.trainer.accumulate_grad_batches  # a callback may change it
         weights = {"weight": self.batch_sampler.weights()}  # field of `Batch` -> its value in each batch of the epoch

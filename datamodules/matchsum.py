@@ -173,10 +173,10 @@ class MatchSumData(EncoderData):
         return self.tokenizer.wrapped(tokens, self.piece)
 
     def collate(self, rows: list[dict[str, Any]]) -> MatchSumBatch:
-        documents, document_of = _flat([row["document"] for row in rows])  # pieces, and the document of each
+        documents, document_of = _flat([row["document"] for row in rows])  # rows, and the document of each
         counts = [len(row["candidates"]) for row in rows]
         golds = [row["gold"] for row in rows if row["gold"]]
-        # Texts are the candidates of all documents, then the references of documents that have one; `texts` are pieces.
+        # Texts: candidates of all documents, then the references of documents that have one; `texts` has their rows.
         texts, text_of = _flat([text for row in rows for text in row["candidates"]] + golds)
         firsts = list(accumulate(counts, initial=0))  # index of the first candidate of each document among the texts
         has_gold = [bool(row["gold"]) for row in rows]
@@ -197,7 +197,7 @@ class MatchSumData(EncoderData):
             texts=pad(texts, self.tokenizer.pad),
             text_sizes=torch.tensor([len(tokens) for tokens in texts]),
             text_of=torch.tensor(text_of),
-            slots=pad([list(range(first, first + count)) for first, count in zip(firsts, counts)]),  # in `texts`
+            slots=pad([list(range(first, first + count)) for first, count in zip(firsts, counts)]),  # indices of texts
             mask=pad([[1] * count for count in counts]).bool(),
             gold=torch.tensor(gold),
             has_gold=torch.tensor(has_gold),

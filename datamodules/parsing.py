@@ -120,7 +120,7 @@ class ParsingData(LightningDataModule):
         self.max_batches: int | None = None  # set by an estimate of time, which parses the first batches only
 
     def setup(self, stage: str | None = None) -> None:
-        """Compute the keys and lengths of all documents; later calls do nothing."""
+        """Set `keys`, lengths, `tokens`, `empty` and `repeated` from all documents; later calls do nothing."""
         if self.keys or self.empty:
             return
         indices: dict[str, int] = {}  # cache key -> index of the first document with this text
@@ -153,7 +153,7 @@ class ParsingData(LightningDataModule):
     def predict_dataloader(self) -> "Requests":
         """Return the batches of this rank: its share of the task, as far as the cache lacks it, longest first."""
         rank, ranks = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
-        task = self.task()
+        task = self.task()  # cache keys, longest documents first
         missing = self.cache.missing(task[rank::ranks])
         if not missing and ranks > 1:
             missing = task[:1]  # all ranks must take part in a distributed run
@@ -218,7 +218,7 @@ def add_answers(add: Any, batch: list[ParseRequest], answers: list[DiscoursePars
     """Check the parses `answers` that a parser returned for a batch, and call `add(key, parse)` for each of them.
 
     Raises:
-        ValueError: if the parses do not match the requests in id and order, or have another `rows` or half-width.
+        ValueError: if the parses do not match the requests in id and order, or the parser in `rows` and half-width.
     """
     requested_ids, answered_ids = [request.id for request in batch], [parse.id for parse in answers]
     if answered_ids != requested_ids:

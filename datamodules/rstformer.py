@@ -99,7 +99,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         **shared: Any,
     ) -> None:
         super().__init__(corpus, batch_size, **shared)
-        if max_source < 3 or max_target < 2 or half_width < 1:  # one token besides special symbols, the nearest EDUs
+        if max_source < 3 or max_target < 2 or half_width < 1:  # a token besides special symbols, neighboring EDUs
             values = f"{max_source}, {max_target}, {half_width}"
             raise ValueError(f"data.max_source is at least 3, max_target 2, half_width 1; got {values}")
         if parser is None and ablation != "no_discourse":
@@ -113,7 +113,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         self.ablation_seed = ablation_seed
         self.max_source, self.max_target, self.half_width = max_source, max_target, half_width
         self.parses, self.parses_given = Path(parses or self.cache_dir / "parses"), parses is not None
-        self._ablation: ParserDiscourse | None = None  # set by `read_discourse`
+        self._ablation: ParserDiscourse | None = None  # the source of discourse, set by `read_discourse`
 
     @property
     def parser(self) -> Parser | None:
@@ -123,7 +123,7 @@ class RSTformerData(NeedsParser, TokenizerData):
             UserError: if there is no parser of that name.
         """
         if isinstance(self._parser, str):
-            band = max(_BAND, self.half_width)  # that of `precis parse`, so that its parses are in the cache
+            band = max(_BAND, self.half_width)  # that of `precis parse` if it suffices, for its parses in the cache
             self._parser = self.parser_named(self._parser, self.rows, band)
         return self._parser
 
@@ -155,7 +155,7 @@ class RSTformerData(NeedsParser, TokenizerData):
             # cache key of the parse, empty without a parser or text
             "parse": "" if self.parser is None or request.empty else key_of(request, self.parser),
             "length": len(ids) + 2,  # with <s> and </s>
-            TRUNCATION: counts | target_counts,
+            TRUNCATION: counts | target_counts,  # [read, total] of each unit
         }
 
     def _for_workers(self) -> "RSTformerData":
@@ -261,7 +261,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         )
 
     def discourse(self, rows: list[dict[str, Any]], width: int) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Return the fields `token_edu` [B, S], `ldd` [B, E, 2b + 1, R], `gamma` [B, E] of a batch; `width` is S.
+        """Return `token_edu` [B, S], `ldd` [B, E, 2b + 1, R], `gamma` [B, E] of an `RSTformerBatch`; `width` is S.
 
         Raises:
             MissingParse: if a document was not parsed.
@@ -271,13 +271,13 @@ class RSTformerData(NeedsParser, TokenizerData):
         if self.parser is None:
             return token_edu, None, None
         discourse = self.read_discourse()
-        bands: dict[int, Tensor] = {}  # index in the batch -> LDD, a byte per value, [EDUs, 2 half-width + 1, R]
+        bands: dict[int, Tensor] = {}  # index in the batch -> LDD as in `RSTformerBatch`, [EDUs, 2b + 1, R]
         gammas: dict[int, Tensor] = {}  # index in the batch -> importance as nuclei, [EDUs]
         for n, row in enumerate(rows):
             if not row["parse"]:  # a document without text
                 continue
             parse = self.cache.get(row["parse"], row["id"])
-            edus = parse.align(torch.tensor([row["starts"], row["ends"]]).T)  # EDU of each token, [tokens]
+            edus = parse.align(torch.tensor([row["starts"], row["ends"]]).T)  # EDU of each token or -1, [tokens]
             size = int(edus.max()) + 1  # number of EDUs in the truncated text; 0 if it ends before the first one
             if size:
                 token_edu[n, : len(edus)] = edus
@@ -288,7 +288,7 @@ class RSTformerData(NeedsParser, TokenizerData):
             problem = f"parses with different numbers of relations: {relations_of}"
             raise UserError(f"{self.parses}: {problem}; parse them again")
         max_edus = max((len(band) for band in bands.values()), default=1)  # without any parse, one EDU of padding
-        half_width = max((band.shape[1] // 2 for band in bands.values()), default=0)  # less if all documents are short
+        half_width = max((band.shape[1] // 2 for band in bands.values()), default=0)  # b; less if all are short
         relations = len(self.parser.relations)
         ldd = torch.zeros(len(rows), max_edus, 2 * half_width + 1, relations, dtype=torch.uint8)
         gamma = torch.zeros(len(rows), max_edus)

@@ -77,9 +77,9 @@ INVENTORIES = {"gum": GUM, "rst_dt": RST_DT}
 
 
 def inventory_of(choice: Sequence[str] | Mapping[str, Sequence[str]] | str) -> Inventory:
-    """Return an inventory by name, `gum` or `rst_dt`, or for the relations of another treebank, ignoring letter case.
+    """Return the inventory named `gum` or `rst_dt`, or one for the relations of another treebank.
 
-    These are a list of relations, each of which is a class, or a mapping from each class to its fine relations.
+    Those are a list of classes, or a mapping from each class to its fine relations; their letter case is ignored.
 
     Raises:
         ValueError: if the name is unknown, or relations are missing, reserved, or in two classes.
@@ -94,7 +94,7 @@ def inventory_of(choice: Sequence[str] | Mapping[str, Sequence[str]] | str) -> I
     for group, names in groups.items():
         for name in (group, *names):  # treebanks may also use the class itself as a relation
             first_group = classes.setdefault(name.lower(), group.lower())
-            if name.lower() == SPAN:  # which trees have in place of a relation at a single nucleus
+            if name.lower() == SPAN:  # marks a single nucleus in trees, see `Node.relations`
                 raise ValueError(f"inventory: {name!r} is reserved and not a relation; leave it out")
             if first_group != group.lower():
                 raise ValueError(f"inventory: {name!r} is in {first_group!r} and in {group!r}; leave it out of one")
@@ -129,7 +129,7 @@ def coarsened(
 
 
 def _check_relations(document: TreebankDocument, inventory: Inventory, where: str) -> None:
-    """Raise a TreebankError that names the place of the first relation without a class."""
+    """Raise a TreebankError that names the first relation without a class; `where` is a file, or empty if unknown."""
     for node in document.tree.nodes:
         for relation in sorted(set(node.relations) - {SPAN}):
             try:

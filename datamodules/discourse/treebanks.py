@@ -14,16 +14,16 @@ __all__ = ["Span", "Tree", "TreebankDocument", "TreebankError", "read_treebank"]
 
 
 def read_json_lines(text: str, name: str) -> list[TreebankDocument]:
-    """Return the documents of a JSON Lines file; blank lines are skipped.
+    """Return the documents of a JSON Lines file; blank lines are skipped. `name` is that of the file, for errors.
 
-    A record has `id`, `text` and `edus`; optionally `sentences`, `paragraphs`, `genre` and `license`; and the tree (see
-    `Tree.nested`), in `tree_nary` as annotated or in `tree`, which may be a binary version of it.
+    A record has `id`, `text` and `edus`; optionally `sentences`, `paragraphs`, `genre`, `license`, and a tree (see
+    `Tree.nested`): the annotated one in `tree_nary`, or else `tree`, which may be a binary version of it.
 
     Raises:
         TreebankError: if a line is not JSON or not such a record, or the document is invalid.
     """
     documents = []
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(text.split("\n"), 1):  # `splitlines` would also split at U+2028 in strings
         if line.strip():
             where = f"{name}:{number}"
             documents.append(_document(_parsed(line, where), where))

@@ -66,7 +66,7 @@ class Cues:
 
 
 def cues(sentences: Sequence[str]) -> list[Cues]:
-    """Return the cues of each sentence of a document; names in lower-cased text are pairs of content words."""
+    """Return the cues of each sentence of a document; in lower-cased text pairs of content words count as names."""
     texts = [sentence.replace("’", "'") for sentence in sentences]
     words = [WORD.findall(text) for text in texts]  # of each sentence
     verbs = []  # for each word of each sentence, the stem of a verb, or None

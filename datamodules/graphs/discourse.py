@@ -91,7 +91,7 @@ class Discourse(ParagraphGraph):
             "marker": lambda: follows & marker,
             "entity": lambda: _share_item([cue.entities for cue in sentence_cues]) & earlier,
             "event": lambda: _share_item([cue.verbs for cue in sentence_cues]) & earlier,
-            # across sources the noun may be in j and the verb in i, which counts for [i, j], too
+            # between sources, the noun may also be in the earlier sentence j and the verb in i; both count at [i, j]
             "deverbal": lambda: _below_diagonal(_has_deverbal_noun(sentence_cues) & (earlier | ~same_source)),
             "coreference": lambda: (follows & pronoun) | (introduced & same_source & earlier),
         }

@@ -89,9 +89,9 @@ def owners(parse: "DiscourseParse", request: "ParseRequest", paragraphs: Paragra
     """Return the index of the selected paragraph in which each EDU begins, -1 if it begins in no selected one, [E]."""
     sentence_starts = np.array([start for start, _ in request.sentences])  # first characters
     paragraph_of_sentence = np.full(len(sentence_starts), -1)
-    for paragraph, (start, end) in enumerate(paragraphs.spans):  # ranges of sentences
+    for paragraph, (start, end) in enumerate(paragraphs.spans):  # ranges of `Document.sentences`
         paragraph_of_sentence[start:end] = paragraph
-    # the last sentence that begins at or before the first character of the EDU
+    # the last sentence that begins at or before the first character of the EDU; no EDU precedes the first sentence
     sentence_of_edu = np.searchsorted(sentence_starts, parse.edus[:, 0].numpy(), side="right") - 1
     return paragraph_of_sentence[sentence_of_edu]
 

@@ -86,7 +86,7 @@ class Topic(ParagraphGraph):
 
     Args:
         topics: number of topics K.
-        max_terms: size of the vocabulary, the most frequent terms that occur in at most half of the paragraphs.
+        max_terms: size of the vocabulary, the most frequent terms of at least two and at most half of the paragraphs.
         max_paragraphs: number of random training paragraphs to learn from.
         passes: number of passes over them.
         seed: seed of the random choice and of the initial topics.
@@ -177,7 +177,7 @@ class Topic(ParagraphGraph):
         from sklearn.decomposition import LatentDirichletAllocation
 
         model = LatentDirichletAllocation(self.topics)
-        # The attributes that `fit` would set: `transform` needs this form of the weights, and `components_` must exist.
+        # Set as by `fit`: `transform` reads exp(E[log p(term | topic)]), and of `components_` only the data type.
         model.components_ = model.exp_dirichlet_component_ = self._term_weights.astype(np.float64)
         model.doc_topic_prior_ = 1 / self.topics
         terms = [content_stems(" ".join(text), self.language) for text in paragraphs.texts]

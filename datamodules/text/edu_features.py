@@ -56,7 +56,7 @@ def sentence_starts(request: Request, name: str = "text") -> list[int]:
     """Return the indices of the first visible characters of all sentences and of the text, sorted.
 
     Raises:
-        UserError: if a sentence or a paragraph lies outside the text.
+        UserError: if a sentence or a paragraph lies outside the text, which the message calls `name`.
     """
     text = request.text
     for kind in ("sentences", "paragraphs"):
@@ -64,7 +64,7 @@ def sentence_starts(request: Request, name: str = "text") -> list[int]:
             if not 0 <= start <= end <= len(text):
                 place = f"{kind}[{number}] is characters {start} to {end} of a text of {len(text)}"
                 raise UserError(f"{name}: {place}; offsets must refer to this text")
-    sentences = request.sentences or sentence_offsets(text, list(request.paragraphs) or None)
+    sentences = request.sentences or sentence_offsets(text, list(request.paragraphs) or None)  # split if unknown
     spans = [(0, len(text)), *sentences]  # the text may begin before its first sentence
     return sorted({end - len(text[start:end].lstrip()) for start, end in spans if text[start:end].strip()})
 
@@ -137,7 +137,7 @@ def _layout(text: str, offsets: list[Span], lengths: list[int], paragraph_heads:
 
 @dataclass
 class SegmentationBatch(Batch):
-    """Concatenated texts: N words and P subwords in all, C chains of up to T words."""
+    """Concatenated `EduFeatures`: N words and P subwords in all, C chains (sentences or parts) of up to T words."""
 
     words: Tensor  # [N, FEATURES]
     word_counts: list[int]  # number of words of each text
@@ -147,8 +147,8 @@ class SegmentationBatch(Batch):
     piece_words: Tensor  # index of the word that each subword belongs to, -1 for none, [P]
     rows: Tensor  # indices of the words of each chain, padded with 0, [C, T]
     lengths: Tensor = on_host()  # number of words of each chain, [C], in host memory
-    begins: Tensor  # [N]
-    tags: Tensor  # [N]
+    begins: Tensor  # True at the first word of each sentence, [N]
+    tags: Tensor  # 1 where an EDU begins, [N]
     texts: list[EduFeatures] = field(default_factory=list)  # features of the texts
 
     @classmethod
@@ -161,7 +161,7 @@ class SegmentationBatch(Batch):
         lengths = torch.tensor([length for text in texts for length in text.chains])  # [C]
         position = torch.arange(int(lengths.max()))  # [T]
         first_word = lengths.cumsum(0) - lengths  # of each chain, [C]
-        rows = (first_word[:, None] + position).masked_fill(position >= lengths[:, None], 0)  # word indices, [C, T]
+        rows = (first_word[:, None] + position).masked_fill(position >= lengths[:, None], 0)  # 0 is padding, [C, T]
         return cls(
             ids=[text.id for text in texts],
             references=[[] for _ in texts],  # none: a segmenter does not summarize

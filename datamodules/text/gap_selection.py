@@ -56,7 +56,7 @@ def gains(counts: WordCounts, inside: NDArray[np.int64], unique: bool) -> Floats
     inside_after, rest_after = inside_before + counts.occurrences, rest_before - counts.occurrences
     # For each sentence x, after x is selected, [N]: words in both texts, in the selection, in the rest.
     if unique:
-        shared = ((inside > 0) & (counts.total > inside)).sum()
+        shared = ((inside > 0) & (counts.total > inside)).sum()  # words in both the selection and the rest
         shared_before, shared_after = (inside_before > 0) & (rest_before > 0), (inside_after > 0) & (rest_after > 0)
         hits = shared + counts.by_sentence(shared_after.astype(int) - shared_before)  # shared words lost or added
         predicted = (inside > 0).sum() + counts.by_sentence(inside_before == 0)  # plus words that the sentence adds
@@ -67,7 +67,7 @@ def gains(counts: WordCounts, inside: NDArray[np.int64], unique: bool) -> Floats
         hits = shared + counts.by_sentence(change)
         predicted = inside.sum() + counts.by_sentence(counts.occurrences)
         reference = counts.total.sum() - predicted
-    # Whole numbers and a single rounding, so that equal scores are equal: 2 P R / (P + R) differs in its last bit.
+    # Whole numbers, as floats, and one rounding, so that equal scores are equal: 2 P R / (P + R) differs in a last bit.
     return np.divide(2 * hits, predicted + reference, out=np.zeros_like(hits), where=hits > 0)
 
 

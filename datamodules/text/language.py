@@ -170,13 +170,13 @@ class Language:
         return self._find_words(self.normalize(self.lower(text)), _WORD, _LONG_WORD)
 
     def _find_words(self, text: str, pattern: regex.Pattern, run_pattern: regex.Pattern) -> list[str]:
-        """Return the matches of `pattern`; with a word segmenter, the words in the matches of `run_pattern`."""
+        """Return the matches of `pattern`; with a word segmenter, of `run_pattern`, whose spaceless runs it divides."""
         if not self.segments:  # each character of a script without spaces is a word
             return pattern.findall(text)
         segment = load_segmenter(self.code)
         pieces: list[str] = []
         for run in run_pattern.findall(text):
-            pieces += segment(run) if _CONTAINS_SPACELESS.match(run) else [run]
+            pieces += segment(run) if _CONTAINS_SPACELESS.match(run) else [run]  # its first character tells
         return pieces
 
     def tokenize(self, text: str, tokenizer: WordTokenization = "words", lowercase: bool = True) -> list[str]:

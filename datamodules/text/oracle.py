@@ -198,7 +198,7 @@ def _gain(selected: Grams, added: Grams, limits: Grams) -> int:
 
 
 def _add_sentence(target: _Target, selected: tuple[Grams, Grams], index: int, borders: list) -> None:
-    """Add the n-grams of sentence `index`, and the changes of `_border_bigrams`, to the selected counts in place."""
+    """Add n-grams of sentence `index` and its `_border_bigrams` to the counts `selected` (words, bigrams) in place."""
     for counts, added in zip(selected, target.sentences[index]):
         for gram, times in added.items():
             counts[gram] = counts.get(gram, 0) + times

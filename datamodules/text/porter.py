@@ -21,7 +21,7 @@ def _stemmers() -> tuple:
     PorterStemmer = _porter_module().PorterStemmer
 
     class PerlStemmer(PorterStemmer):
-        """Porter (1980) with the author's later changes; ROUGE tries -ment and -ent after the other suffixes."""
+        """Porter (1980) with the author's later changes; ROUGE also removes -ment or -ent after another suffix."""
 
         def _ends_double_consonant(self, word: str) -> bool:
             return not word.endswith("y") and super()._ends_double_consonant(word)

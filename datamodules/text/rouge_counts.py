@@ -93,12 +93,12 @@ def ngram_ends(positions: Sequence[int | None], ends: int, n: int) -> Counter:
         ends: bit mask of the last positions of the sentences of the reference (`Positions.ends`).
 
     Returns:
-        Counts by the mask of the positions at which the n-gram ends in the reference, which identifies the n-gram.
+        Counts by the mask of the positions at which the n-gram ends in the reference; no two n-grams share a position.
     """
     grams = positions  # for each token of the prediction, positions in the reference at which its n-gram ends
     for offset in range(1, n):  # extend each n-gram by the token at this offset
         grams = [
-            # the position after each end; after the last position of a sentence, it skips the bit that is never set
+            # the position after each end; at the end of a sentence it skips the free bit (see `Positions`)
             ((gram << 1) | ((gram & ends) << 2)) & token if gram and token else 0
             for gram, token in zip(grams, positions[offset:])
         ]
@@ -158,11 +158,11 @@ def _stops(masks: Sequence[int | None], columns: list[int]) -> list[tuple[int, i
     """Return (matches, stops) as bit masks, for each token of a prediction that is in the reference, from the last.
 
     `_backtrace` stops where the token matches or, by the `columns` of `union_lcs`, the subsequence gets longer. After
-    tokens that are not in the reference it only stops where it gets longer, as that of ROUGE-1.5.5 does.
+    tokens that are not in the reference it only stops where it gets longer, like the backtrace of ROUGE-1.5.5.
     """
     stops = []
-    skipped_token = False
-    column = iter(reversed(columns))
+    skipped_token = False  # whether the token after the current one is not in the reference
+    column = iter(reversed(columns))  # one for each token that is in the reference
     for matches in reversed(masks):
         if matches:
             increases = ~next(column)  # a zero bit in a column marks an increase of the length
@@ -185,7 +185,7 @@ def _backtrace(stops: list[tuple[int, int]], field: int) -> int:
         if matches & highest:
             subsequence |= highest
             remaining = (highest - 1) & field  # positions before it
-        else:  # the token does not match here: the next column continues at the same position
+        else:  # an earlier token matches here: go on to it, at positions up to this one
             remaining = (2 * highest - 1) & field
     return subsequence
 
@@ -202,7 +202,7 @@ def count(variants: Sequence[str], prediction: list[list[int]], reference: list[
     if all(variant == "rougeL" for variant in variants):  # faster, because it does not need positions by sentence
         return {variant: Counts(lcs_length(tokens, *position_masks(reference_tokens)), *sizes) for variant in variants}
     masks, fields, ends = positions(reference)  # bit masks: positions of each token, of sentences, of sentence ends
-    # for each token of the prediction, its positions in the reference; None if it is not there
+    # for each token of each predicted sentence, its positions in the reference; None if it is not there
     by_sentence = [list(map(masks.get, sentence)) for sentence in prediction]
     token_masks = list(chain.from_iterable(by_sentence))
     word_counts = ngram_ends(token_masks, ends, 1)

@@ -124,7 +124,7 @@ def warn_without_words(language: str) -> None:
 
 
 def read_exceptions(folder: str | None = None) -> dict[str, str]:
-    """Return the base form of each irregular word form ("said" -> "say") in the exception lists of WordNet.
+    """Return the (first) base form of each irregular word form ("said" -> "say") in the exception lists of WordNet.
 
     A form that is listed under several parts of speech has the base of the last one, as in ROUGE-1.5.5: "best" has the
     base "good" of the adjective. Without lists in the default folders, the result is empty, with a warning.

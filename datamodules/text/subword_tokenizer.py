@@ -68,12 +68,12 @@ class SubwordTokenizer:
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
-        # No post-processor: offsets then include the space before a token, as RSTformer needs for spaces inside an EDU.
+        # No post-processor: it trims spaces from offsets, but RSTformer aligns even tokens of spaces inside an EDU.
         alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())  # in the same order in every process
         trainer = trainers.BpeTrainer(
             vocab_size=size, min_frequency=2, special_tokens=specials, initial_alphabet=alphabet, show_progress=False
         )
-        tokenizer.train_from_iterator(map(encodable, texts), trainer)
+        tokenizer.train_from_iterator(map(encodable, texts), trainer)  # the library raises on lone surrogates
         return cls(tokenizer)
 
     @classmethod
@@ -169,7 +169,7 @@ class EncoderTokenizer(SubwordTokenizer):
         tokens, starts, owners = [], [], []
         num_sentences = 0
         for number, sentence in enumerate(sentences):
-            wrapped = self.wrapped(self(sentence)[0], piece)
+            wrapped = self.wrapped(self(sentence)[0], piece)  # ids of its pieces, with special symbols
             total = len(tokens) + sum(map(len, wrapped))
             if max_tokens is not None and number > 0 and total > max_tokens:
                 break
@@ -224,7 +224,7 @@ class MaskingTokenizer(SubwordTokenizer):
         Raises:
             ValueError: if `size` is too small for all bytes.
         """
-        if size <= SMALLEST:  # without the mask
+        if size <= SMALLEST:  # the smallest vocabulary without the mask
             needed = f"it needs at least {SMALLEST + 1}, for bytes, special symbols and the mask"
             raise ValueError(f"a vocabulary of {size}: {needed}")
         tokenizer = SubwordTokenizer.build(texts, size - 1).backend
