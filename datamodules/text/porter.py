@@ -24,7 +24,7 @@ def _stemmers() -> tuple:
         """Porter (1980) with the author's later changes; ROUGE also removes -ment or -ent after another suffix."""
 
         def _ends_double_consonant(self, word: str) -> bool:
-            return not word.endswith("y") and super()._ends_double_consonant(word)
+            return not word.endswith("y") and super()._ends_double_consonant(word)  # as in Porter's Perl program
 
         def _step4(self, word: str) -> str:
             def is_long(stem: str) -> bool:  # m > 1 in the paper: at least two vowel-consonant sequences
