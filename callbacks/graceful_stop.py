@@ -78,10 +78,10 @@ class GracefulStop(Checkpoint):
         self.stopping = False  # whether a rank has received a signal, so that all ranks stop
         self._saved = -1  # step of the last checkpoint
         self._stepped = True  # whether the last training batch ended an optimizer step
-        self._save_after_step = False  # a validation within an optimizer step has left its checkpoint to the end of it
+        self._save_after_step = False  # a validation between accumulated batches awaits its checkpoint after the step
         self._ended_early: str | None = None  # reason for early stopping in the last checkpoint
         self._save_at_validation = False  # a checkpoint is due when the validation of this step starts
-        self._outstanding = False  # whether the validation of this step is outstanding, also in the loaded checkpoint
+        self._outstanding = False  # whether the validation of this step is still to be done; kept in checkpoints
         self._max_steps: int | None = None  # original limit while `_raise_max_steps` raises it
         self._process = os.getpid()  # process that installed the handlers; forked workers ignore signals
         self._before: dict[int, object] = {}  # previous handler of each signal, to be restored
@@ -151,7 +151,7 @@ class GracefulStop(Checkpoint):
         """Allow a further step for an outstanding validation: without, Lightning would not enter its training loop."""
         if not self._outstanding:
             return
-        trainer.should_stop = False  # a `Timer` that has run out ends training after the validation
+        trainer.should_stop = False  # set by a `Timer` that has run out; the validation comes first
         if trainer.max_steps != -1:  # -1 is no limit
             self._max_steps = trainer.max_steps
             trainer.fit_loop.epoch_loop.max_steps += 1
@@ -187,7 +187,7 @@ class GracefulStop(Checkpoint):
         is_multiple = self.save_every and trainer.global_step % self.save_every == 0
         due = stepped and (is_multiple or self._save_after_step)
         # saved here, because by `on_train_end` Lightning counts the epoch as done, even if training ends within it
-        ends = trainer.should_stop and may_stop_early(trainer)
+        ends = trainer.should_stop and may_stop_early(trainer)  # after `min_epochs` and `min_steps`
         if due or self.stopping or ends or trainer.global_step == trainer.max_steps:
             self._save_after_step = False
             self._save_at_validation = validation_follows(trainer)

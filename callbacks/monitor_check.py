@@ -93,7 +93,7 @@ def check_at_validations(trainer: Trainer) -> None:
 
 
 def _monitors(trainer: Trainer) -> dict[str, str]:
-    """Return the names of monitored values, each with the first argument that sets it."""
+    """Return the names of monitored values, each with the first argument that sets it, for messages."""
     arguments: dict[str, str] = {}
     for callback in trainer.callbacks:
         if isinstance(monitor := getattr(callback, "monitor", None), str):  # most callbacks monitor nothing

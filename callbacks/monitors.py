@@ -22,7 +22,7 @@ class GradientNorm(Callback):
         gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
         if gradients:
             norm = torch.nn.utils.get_total_norm(gradients)
-            is_sharded = isinstance(norm, DTensor)  # with FSDP2; its parts are combined over ranks
+            is_sharded = isinstance(norm, DTensor)  # with FSDP2; `full_tensor` combines the parts of ranks
             pl_module.log("train/grad_norm", norm.full_tensor() if is_sharded else norm)
 
 

@@ -20,7 +20,7 @@ def sentence_numbers(tokens: Tensor, ends: Tensor) -> Tensor:
 
 
 def prefix_lengths(numbers: Tensor, lengths: Tensor) -> Tensor:
-    """Return the number of tokens up to the end of each sentence, [..., Q]; the whole length for missing sentences.
+    """Return the number of tokens up to the end of each sentence, [..., Q]; the whole length where a text has fewer.
 
     `numbers` has the index of the sentence of each token, [..., T]; `lengths` the number of tokens, [...].
     """

@@ -72,7 +72,7 @@ def draw_attention(
     width = min(24.0, 2.0 + 0.16 * len(source))
     figure, (top, bottom) = pyplot.subplots(
         2, 1, figsize=(width, 1.8 + 0.2 * len(target)), sharex=True, height_ratios=[max(2, len(target) / 4), 1],
-        layout="constrained",
+        layout="constrained",  # the heat map has at least twice the height of the bars
     )  # fmt: skip
     image = top.imshow(attention, aspect="auto", cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
     top.set_yticks(range(len(target)), target, fontsize=7, parse_math=False)  # "$" starts no formula
@@ -112,7 +112,7 @@ class Previews(Callback):
             return
         data = trainer.datamodule
         features = data.features("val")
-        with whole_documents(data):
+        with whole_documents(data):  # without `LengthCurriculum`
             batch = data.collate([features[i] for i in range(min(self.documents, len(features)))])
         batch = batch.to(pl_module.device)
         # all ranks decode, since each may hold a part of the weights (FSDP); the first one writes
@@ -124,7 +124,7 @@ class Previews(Callback):
             return
         loggers = [logger for logger in trainer.loggers if isinstance(logger, WandbLogger)]
         rows = []
-        for summary in summaries:  # without a reference there is no score
+        for summary in summaries:  # `marked` sets copied words in brackets; no score without a reference
             reference = " ".join(summary.references[0]) if summary.references else ""
             rows.append([summary.id, reference, marked(summary), summary.scores.get("rouge1", float("nan"))])
         for logger in loggers:

@@ -256,7 +256,7 @@ class SelfCritical(Scheduled):
             unclipped = (log_probs.detach() - drawn.log_probs).exp() * drawn.advantage
             module.step_values["clipped"] = (gain < unclipped).sum() / drawn.lengths.sum()  # share of tokens
         if self.kl:
-            kl_estimate = divergence(log_probs, drawn.reference)                     # [B, K, T]
+            kl_estimate = divergence(log_probs, drawn.reference)                     # [B, K, T], 0 at padding
             module.step_values["kl"] = kl_estimate.detach().sum(-1).mean()
             gain = gain - self.kl * kl_estimate * drawn.unmasked  # 0 in samples that `mask_truncated` masks
         return -gain.sum(-1).mean()
@@ -287,7 +287,7 @@ class SelfCritical(Scheduled):
         self._values |= {  # `advantages` has set the values of rewards
             "truncated": float(truncated.double().mean()),
             "sample_length": float(lengths.double().mean()),
-            "entropy": -log_probs.detach().sum() / float(lengths.sum()),
+            "entropy": -log_probs.detach().sum() / float(lengths.sum()),  # log P is 0 at padding
         }
         if first_sample:
             self._values["baseline_length"] = float(on_host.lengths[:, 0].double().mean())

@@ -80,7 +80,7 @@ def builders_lock(folder: Path, prefix: str = BUILDING) -> Iterator[None]:
                     shutil.rmtree(leftover, ignore_errors=True)
                 else:
                     leftover.unlink(missing_ok=True)
-        lock_file(descriptor, path, shared=True, wait=math.inf)  # another process may be removing leftovers
+        lock_file(descriptor, path, shared=True, wait=math.inf)  # shared, once no process removes leftovers
         yield
     finally:
         release_lock(descriptor)

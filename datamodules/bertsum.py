@@ -48,7 +48,7 @@ class SentenceData(EncoderData):
     def __init__(
         self,
         corpus: Corpus,
-        vocab_size: int = 30_522,
+        vocab_size: int = 30_522,  # as BERT
         checkpoint: str | None = "minilm",
         max_source: int | None = None,
         piece: int = 200,
@@ -129,7 +129,7 @@ class ExtractiveData(SentenceData):
     def __init__(
         self,
         corpus: Corpus,
-        vocab_size: int = 30_522,
+        vocab_size: int = 30_522,  # as BERT
         checkpoint: str | None = "minilm",
         oracle_sentences: int | None = 3,
         oracle_stem: bool = True,
@@ -188,8 +188,8 @@ class ExtractiveData(SentenceData):
             mask=torch.arange(width) < counts[:, None],  # [B, L]
             candidates=pad([[*map(int, row["usable"])] for row in rows]).bool(),  # sentences that may be selected
             labels=pad([row["labels"] for row in rows]).float(),
-            gains=pad([row["gains"] for row in rows], dtype=torch.float),
+            gains=pad([row["gains"] for row in rows], dtype=torch.float),  # ROUGE of each sentence alone
             shared=pair_mask([row["shared"] for row in rows], width),  # pairs that share a trigram
-            layout=layout_features(sentences, self.language.code),
+            layout=layout_features(sentences, self.language.code),  # [B, L, 13]
             sentences=sentences,
         )

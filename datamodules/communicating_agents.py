@@ -96,10 +96,10 @@ class CommunicatingAgentsData(WordsData):
         return paragraph_parts(lengths, self.agents)
 
     def arrange(self, sources: list[list[int]], rows: list[dict[str, Any]]) -> tuple[Tensor, Tensor]:
-        """Return the words of each agent, ids of the extended vocabulary, [B, M, I], and their numbers, [B, M]."""
+        """Split sources, lists of word ids, by agent: padded ids, [B, M, I words], and numbers of words, [B, M]."""
         lengths, words_of_agents = [], []  # B lists of M numbers, and B M lists of words
         for source, row in zip(sources, rows):
-            sizes = self.parts(len(source), row["paragraphs"])  # numbers of words
+            sizes = self.parts(len(source), row["paragraphs"])  # of each agent; `paragraphs` as in `encode`
             sizes += [0] * (self.agents - len(sizes))  # padding for agents without words
             lengths.append(sizes)
             words_of_agents += [source[start:end] for start, end in pairwise(accumulate(sizes, initial=0))]

@@ -88,7 +88,7 @@ class Fields:
         return [*dict.fromkeys([self.id or "id", *_as_tuple(self.document), *_as_tuple(self.summary)])]
 
     def record(self, row: dict[str, Any], where: str, number: str) -> Record | BadRecord:
-        """Convert a row to a record, without marks of datasets (`RULES`), or to a `BadRecord` if a field is invalid.
+        """Convert a row to a record, cleaned by `RULES`, or to a `BadRecord` if a field is invalid.
 
         `where` is the place of the row for messages, to which the names of its fields are added if it has no summary
         field. `number` is the id of a row without a field `id`.
@@ -118,7 +118,7 @@ class Fields:
                 return _bad(row, where, field, "a string or a list of strings", "summary")
             references += texts or []  # None for a missing summary
         if summary_fields and not any(field in row for field in summary_fields):
-            where = f"{where} (fields: {', '.join(row)})"
+            where = f"{where} (fields: {', '.join(row)})"  # for the error if a reference is required
         return Record(
             str(identifier),
             [_lines(part, self.document_sentences) for part in parts[self.skip_parts :]],
@@ -162,7 +162,7 @@ def _lines(text: str | list[str], sentences: Sentences) -> str | list[str]:
 
 
 def _bad(row: dict[str, Any], where: str, field: str, expected: str, argument: str) -> BadRecord:
-    """Return the error of a field that is missing, for which the user should set `argument`, or not `expected`."""
+    """Return the error of a field that is missing (`argument` names another) or of another type than `expected`."""
     if field not in row:
         available = ", ".join(row) or "none"
         problem = f"it has no field {field!r} (there are: {available})"

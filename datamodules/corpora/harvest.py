@@ -51,7 +51,7 @@ def summary_and_body(docstring: str) -> tuple[str, list[str]] | None:
     are kept, each on one line, without names and types. Code, tables, links and other sections are removed. None if the
     first paragraph is not prose, or ends with a colon.
     """
-    first, *blocks = re.split(r"\n(?:[ \t]*\n)+", _SECTION_WITHIN.sub("\n\n", docstring.strip()))  # paragraphs
+    first, *blocks = re.split(r"\n(?:[ \t]*\n)+", _SECTION_WITHIN.sub("\n\n", docstring.strip()))  # sections split
     if _SIGNATURE.match(first) and blocks:
         first, *blocks = blocks
     summary = _prose(first)
@@ -69,7 +69,7 @@ def _paragraphs(blocks: list[str]) -> Iterator[str]:
         title, underlined, body = _heading(block)
         if title is not None:
             numpy_style, margin, section = underlined, None, None
-            if match := _SECTION.match(title):
+            if match := _SECTION.match(title):  # another title begins plain text
                 section = "entries" if match["entries"] else "other"
         elif section is not None and not numpy_style and not block[:1].isspace():
             section = None  # a section in Google's style ends with its indentation
@@ -89,7 +89,7 @@ def _heading(block: str) -> tuple[str | None, bool, str]:
     lines = block.split("\n")
     if len(lines) > 1 and _UNDERLINE.match(lines[1].strip()):
         return lines[0].strip(), True, "\n".join(lines[2:])
-    title = lines[0].strip().strip("#*` ")
+    title = lines[0].strip().strip("#*` ")  # without Markdown
     if _SECTION.match(title) and not lines[0][:1].isspace():
         return title, False, "\n".join(lines[1:])
     return None, False, block
@@ -98,7 +98,7 @@ def _heading(block: str) -> tuple[str | None, bool, str]:
 def _entries(block: str, numpy_style: bool) -> Iterator[str]:
     """Yield the descriptions of a block of entries, such as parameters, without their names and types."""
     for entry in re.split(r"\n(?=\S)", block.strip("\n")):  # continuation lines of an entry are indented
-        first_line, _, description = entry.partition("\n")
+        first_line, _, description = entry.partition("\n")  # in NumPy style, the first has name and type
         description = textwrap.dedent(description)
         if not numpy_style:  # the description begins on the line of the name
             description = f"{_NAMED.sub('', first_line, count=1)}\n{description}"
@@ -171,7 +171,7 @@ def source_files(folders: Iterable[Path], packages: Collection[str] | None = Non
             # `os.walk` does not enter folders that are removed from this list: tests, and copies of other packages
             subfolders[:] = [name for name in subfolders if name not in _LEFT_OUT | excluded]
             paths = [Path(parent, name) for name in names if name.endswith(".py") and not name.startswith("test_")]
-            files += [(path.relative_to(folder).as_posix(), path) for path in paths if path.is_file()]
+            files += [(path.relative_to(folder).as_posix(), path) for path in paths if path.is_file()]  # no dead link
     return sorted(files)
 
 
@@ -229,7 +229,7 @@ def harvest(
 
 
 def _definitions(node: ast.AST, prefix: str) -> Iterable[tuple[str, str]]:
-    """Yield name, and name with docstring, of functions, classes and methods; functions inside functions are left out.
+    """Yield (NAME, "NAME: docstring") of functions, classes and methods; functions inside functions are left out.
 
     `prefix` is the name of the class around `node`, with a dot.
     """

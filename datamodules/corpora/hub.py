@@ -134,7 +134,7 @@ class Hub(Corpus):
         dataset = self._dataset(split)
         names = dataset.column_names or []  # None for some streams, before their first row
         columns = [name for name in source.fields.names if name in names]
-        rows = dataset.select_columns(columns) if columns else dataset  # other columns are not read
+        rows = dataset.select_columns(columns) if columns else dataset  # reads only these; all if none matches
         unread = dict.fromkeys(name for name in names if name not in columns)  # for messages, which list all columns
         for number, row in enumerate(islice(self._read(rows), self.max_records)):
             where = f"{source.name} {source.splits[split]} row {number}"

@@ -35,11 +35,11 @@ _OPENERS = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open, ".zst": _open_
 
 
 def read_rows(path: Path, fields: list[str]) -> Iterator[tuple[int, Row]]:
-    """Yield the rows of a file with their line numbers (row numbers in Parquet), from 1.
+    """Yield the rows of a file with their line numbers (in Parquet and JSON arrays, row numbers), from 1.
 
     Args:
         path: file whose suffix tells its type: `.jsonl`, `.ndjson` or `.json` (one object per line, or in `.json` one
-            array of objects, whose number is that of the row), `.csv` or `.tsv` (with a header), or `.parquet`; all but
+            array of objects), `.csv` or `.tsv` (with a header), or `.parquet`; all but
             Parquet can be compressed (`.gz`, `.bz2`, `.xz` or `.zst`).
         fields: names of the fields to read; others are not read from Parquet.
 
@@ -176,7 +176,7 @@ def _until(start: int, rows: Any) -> str:
 
 
 def _parquet(path: Path, fields: list[str]) -> Iterator[tuple[int, Row]]:
-    """Yield number (from 1) and fields of each row; if some of `fields` are missing, the other columns are None."""
+    """Yield number (from 1) and fields of each row; if one of `fields` is missing, also those not read, as None."""
     import pyarrow.parquet as pq  # here, because most commands read no such file
 
     number = 0
@@ -190,7 +190,7 @@ def _parquet(path: Path, fields: list[str]) -> Iterator[tuple[int, Row]]:
                     problem = f"unpacks to more than {LARGEST_RATIO} times its size, as no text does"
                     raise UserError(f"{path}: {problem}; check what the file holds")
         for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns or None):  # None: all
-            for row in map(batch.slice, range(len(batch)), repeat(1)):
+            for row in map(batch.slice, range(len(batch)), repeat(1)):  # batches of one row each
                 number += 1
                 if row.nbytes > LONGEST_LINE:
                     raise _too_long(f"{path}:{number}", "row")

@@ -38,7 +38,7 @@ def article_text(path: Path) -> str:
     text = extract(path.read_bytes(), include_comments=False, include_tables=False)
     if not text:
         raise UserError(f"{path}: no article was found in this page; save its text in a .txt file")
-    return "\n\n".join(line for line in text.split("\n") if line.strip())
+    return "\n\n".join(line for line in text.split("\n") if line.strip())  # `extract` writes a line per paragraph
 
 
 class Records(Corpus):
@@ -204,7 +204,7 @@ class TextFolders(Corpus):
                 text, references = _read(path), list(map(_read, reference_paths))
                 if path.suffix == STORY:
                     text, *highlights = text.split(HIGHLIGHT)  # one sentence each
-                    references = [highlights, *references] if highlights else references
+                    references = [highlights, *references] if highlights else references  # a list of sentences
                 row = {"document": text, "summary": references}
             except UnicodeDecodeError as error:
                 yield BadRecord(str(path), f"it, or a reference, is not UTF-8 (byte {error.start})", FIX_OR_SKIP)

@@ -133,7 +133,7 @@ class ParseCache:
         return next(filter(None, (self._read_parse(path, key) for path in paths)), None)
 
     def _read_parse(self, path: Path, key: str) -> DiscourseParse | None:
-        """Return a document of a shard; None, and ignore the shard, if it is damaged. Verified once per process."""
+        """Return a parse of a shard; None, and ignore the shard, if it is damaged. Verified once per process."""
         shard = self._shards[path]
         try:
             parse = shard.read(key)
@@ -187,7 +187,7 @@ class ParseCache:
             if not (self.folder / "manifest.json").exists():
                 shards.durable_write(self.folder / "manifest.json", text.encode())
             for path in self._broken:
-                if NAME.fullmatch(path.name):  # files of other programs keep their names
+                if NAME.fullmatch(path.name):  # not another program's *.safetensors, which `refresh` lists too
                     with suppress(FileNotFoundError):  # another process renamed it first
                         path.rename(path.with_name(f"{path.name}.broken"))
             # Write a test file, because permissions do not tell whether the disk is full or read-only.

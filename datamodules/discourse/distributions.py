@@ -117,7 +117,7 @@ def tree_ldd(
 def tree_gamma(tree: Tensor, size: int, rows: Rows = "side", probability: Tensor | None = None) -> Tensor:
     """Return gamma of a tree, (1 / E) sum_b,l p(a, b, l) for each EDU a, [E]; p and arguments as in `tree_ldd`."""
     start, split, end, nuclearity = tree[:, :4].long().unbind(1)  # each [E - 1]
-    value = torch.ones(len(tree)) if probability is None else probability.float()
+    value = torch.ones(len(tree)) if probability is None else probability.float()  # of each node, [E - 1]
     change = torch.zeros(size + 1)  # difference between the sums of an EDU and the EDU before it
     # An EDU on a nucleus side of a node is the nucleus of all EDUs on the other side.
     for ids, first, last, other_side in (
@@ -133,8 +133,8 @@ def tree_gamma(tree: Tensor, size: int, rows: Rows = "side", probability: Tensor
 def band_gamma(band: Tensor) -> Tensor:
     """Estimate gamma of each EDU, see `tree_gamma`, from a band: [E, 2b + 1, R] -> [E].
 
-    It is the sum over relations, averaged over the pairs of the band, times (E - 1) / E, as an EDU is not paired with
-    itself. Exact if the band includes every pair.
+    It is the sum over relations, averaged over the pairs of the band, times (E - 1) / E, since gamma divides the sum
+    over E - 1 other EDUs by E. Exact if the band includes every pair.
     """
     size = len(band)
     num_pairs = inside(size, band.shape[1] // 2).sum(1).clamp(min=1).to(band.device)  # [E]; 0 for a single EDU

@@ -69,9 +69,9 @@ def parser_features(
         digest=text_digest(json.dumps([text, [list(edu) for edu in edus]])),
         tokens=tokens,
         token_edus=align(torch.tensor(offsets).reshape(-1, 2), torch.tensor(edus, dtype=torch.int32)),
-        sentence=_unit_of(edus, sentence_starts(request, name)),
+        sentence=_unit_of(edus, sentence_starts(request, name)),  # index of the sentence of each EDU, [E]
         paragraph=_unit_of(edus, paragraph_starts),
-        nodes=torch.tensor(nodes, dtype=torch.long).reshape(-1, 4),  # also without nodes: [0, 4]
+        nodes=torch.tensor(nodes, dtype=torch.long).reshape(-1, 4),  # (start, split, end, class); [0, 4] without nodes
     )
 
 

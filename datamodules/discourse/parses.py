@@ -34,7 +34,7 @@ class ParseRequest:
         ends = document.sentence_ends
         sentences = [(end - len(sentence), end) for sentence, end in zip(document.sentences, ends)]
         lengths = [len(" ".join(sentences_of_part)) for sentences_of_part in document.parts]
-        starts = accumulate((length + len("\n\n") for length in lengths), initial=0)  # between blank lines
+        starts = accumulate((length + len("\n\n") for length in lengths), initial=0)  # blank lines separate parts
         paragraphs = [(start, start + length) for start, length in zip(starts, lengths)]
         offsets = None if edus is None else tuple((int(start), int(end)) for start, end in edus)
         return cls(document.id, document.text, tuple(sentences), tuple(paragraphs), offsets)
@@ -75,7 +75,7 @@ class DiscourseParse:
             tree: nodes of the best tree, [E - 1, 5], in any order.
             band: band of the LDD, float [E, 2b + 1, R] on any device; values on the diagonal and outside the document
                 are ignored, a half-width above E - 1 is reduced to it.
-            rows: which EDUs have probability, `side` or `nucleus`, see `distributions.tree_ldd`.
+            rows: EDUs with p above 0: on the nucleus `side` of a node, or also a `nucleus` of their parent (`tree_ldd`).
             gamma: importance of each EDU, [E]; computed by default from the band, which must then include every pair.
 
         Raises:
@@ -127,7 +127,7 @@ class DiscourseParse:
             variant: `full`, the distribution over trees; `one_best`, the LDD of the best tree, zeros and ones.
 
         Raises:
-            ValueError: with `full`, if the stored band is narrower than b, and lacks pairs of the document.
+            ValueError: with `full`, if the stored band lacks pairs of the document within the half-width.
         """
         if variant == "one_best":
             return distributions.tree_ldd(self.tree, self.size, len(self.relations), self.rows, half_width)
@@ -202,7 +202,7 @@ def strip_edus(edus: Tensor, text: str) -> Tensor:
         edu_text = text[start:end]
         if not edu_text.strip():
             raise ValueError(f"EDU [{start}, {end}) has only whitespace")
-        stripped.append((end - len(edu_text.lstrip()), start + len(edu_text.rstrip())))
+        stripped.append((end - len(edu_text.lstrip()), start + len(edu_text.rstrip())))  # offsets without whitespace
         previous_end = end
     return torch.tensor(stripped, dtype=torch.int32)
 

@@ -92,7 +92,7 @@ def join_edus(texts: list[str]) -> tuple[str, list[Offsets]]:
 
 
 def in_language(document: TreebankDocument, code: str) -> TreebankDocument:
-    """Add sentences, by rules of its language, to a document that has none; English documents are not changed."""
+    """Add sentences, by rules of its language, to a document that has none; English is left to `sentence_starts`."""
     language = language_of(code)
     if language.is_english or document.sentences:
         return document

@@ -114,7 +114,7 @@ def _read_word(line: str, where: str, reading: _Reading) -> None:
 def _add_word(identifier: str, form: str, space_after: str, reading: _Reading) -> int:
     """Append a word or a range such as `1-2`, but not the words inside a range; return the index of its start."""
     if identifier.isdecimal() and int(identifier) <= reading.range_end:
-        start = min(reading.range_start + reading.inner, len(reading.text) - 1)  # words may exceed the range
+        start = min(reading.range_start + reading.inner, len(reading.text) - 1)  # words may be longer than their range
         reading.inner += len(form)
         return start
     start = len(reading.text) + len(reading.space)

@@ -50,7 +50,7 @@ def read(text: str, name: str) -> list[TreebankDocument]:
         raise TreebankError(f"{name}: no segment in this file; is it RST?")
     units = _units(root, name)
     for unit in units.values():
-        if unit.edu >= 0 and is_blank(texts[unit.edu]):
+        if unit.edu >= 0 and is_blank(texts[unit.edu]):  # -1 for a group
             raise TreebankError(f"{name}: segment {unit.id} has no text; fix or remove it")
     try:
         root_unit = _link(units, relation_types)
@@ -94,7 +94,7 @@ def _link(units: dict[str, _Unit], relation_types: dict[str, set[str]]) -> _Unit
         nuclear_relation = _nuclear_relation(unit, children[unit.id], relation_types)
         is_group = unit.kind != "segment"
         for child in children[unit.id]:
-            is_nucleus = is_group and child.relation in (SPAN, nuclear_relation)
+            is_nucleus = is_group and child.relation in (SPAN, nuclear_relation)  # `span` marks a single nucleus
             (unit.nuclei if is_nucleus else unit.satellites).append(child)
         if is_group and not unit.nuclei:
             raise TreeError(f"group {unit.id} has no nucleus")
@@ -118,7 +118,7 @@ def _nuclear_relation(unit: _Unit, children: list[_Unit], relation_types: dict[s
     candidates = [child.relation for child in children if relation_types.get(child.relation) != {"rst"}]
     if unit.kind == SPAN:
         candidates = [name for name in candidates if candidates.count(name) > 1]  # a single child may be a satellite
-    only_multinuclear = [name for name in candidates if relation_types.get(name) == {"multinuc"}]
+    only_multinuclear = [name for name in candidates if relation_types.get(name) == {"multinuc"}]  # never of satellites
     return Counter(only_multinuclear or candidates).most_common(1)[0][0] if candidates else SPAN  # the most frequent
 
 
