@@ -253,7 +253,7 @@ class SelfCritical(Scheduled):
         gain = drawn.advantage * log_probs                                           # [B, K, T]
         if self.updates > 1:
             gain = clipped_gain(log_probs, drawn.log_probs, drawn.advantage, self.clip)
-            unclipped = (log_probs.detach() - drawn.log_probs).exp() * drawn.advantage
+            unclipped = (log_probs.detach() - drawn.log_probs).exp() * drawn.advantage  # rho A, see `clipped_gain`
             module.step_values["clipped"] = (gain < unclipped).sum() / drawn.lengths.sum()  # share of tokens
         if self.kl:
             kl_estimate = divergence(log_probs, drawn.reference)                     # [B, K, T], 0 at padding

@@ -73,7 +73,7 @@ def builders_lock(folder: Path, prefix: str = BUILDING) -> Iterator[None]:
     try:
         # all users who may write to a shared cache may lock it; only the owner of the file can change its permissions
         with suppress(PermissionError):
-            os.fchmod(descriptor, folder.stat().st_mode & 0o666)
+            os.fchmod(descriptor, folder.stat().st_mode & 0o666)  # as the folder, but not executable
         if lock_file(descriptor, path):  # exclusive, which succeeds if no other process builds here
             for leftover in folder.glob(f"{prefix}*"):
                 if leftover.is_dir():

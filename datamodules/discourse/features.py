@@ -66,7 +66,7 @@ def parser_features(
     paragraph_starts = [start for start, _ in request.paragraphs or paragraph_offsets(text)]
     return ParserFeatures(
         id=name,
-        digest=text_digest(json.dumps([text, [list(edu) for edu in edus]])),
+        digest=text_digest(json.dumps([text, [list(edu) for edu in edus]])),  # key of cached EDU vectors
         tokens=tokens,
         token_edus=align(torch.tensor(offsets).reshape(-1, 2), torch.tensor(edus, dtype=torch.int32)),
         sentence=_unit_of(edus, sentence_starts(request, name)),  # index of the sentence of each EDU, [E]

@@ -75,7 +75,7 @@ class DiscourseParse:
             tree: nodes of the best tree, [E - 1, 5], in any order.
             band: band of the LDD, float [E, 2b + 1, R] on any device; values on the diagonal and outside the document
                 are ignored, a half-width above E - 1 is reduced to it.
-            rows: EDUs with p above 0: on the nucleus `side` of a node, or also a `nucleus` of their parent (`tree_ldd`).
+            rows: EDUs with p above 0: on a nucleus `side` of a node, or only each `nucleus` of its parent (`tree_ldd`).
             gamma: importance of each EDU, [E]; computed by default from the band, which must then include every pair.
 
         Raises:
