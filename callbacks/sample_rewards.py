@@ -77,7 +77,7 @@ def reward_values(rewards: SampleRewards, advantage: Advantage) -> dict[str, flo
 
 
 def sample_rows(ids: Sequence[str], rewards: SampleRewards, first_sample: int) -> list[dict[str, str | float]]:
-    """Return rows of `id`, `sample`, `reward` and rewards of a `Mixture`; a `first_sample` of 1 skips the greedy text."""
+    """Return rows of `id`, `sample`, `reward` and rewards of a `Mixture`; `first_sample` 1 skips the greedy text."""
     Q, rows = rewards.total.shape[-1], []
     for document, document_id in enumerate(ids):
         texts = rewards.texts[document][Q - 1 :: Q]  # whole texts, the last of Q prefixes each
