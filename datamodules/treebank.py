@@ -74,7 +74,7 @@ class TreebankSplits(LightningDataModule, ABC):
         """Return the features of a document, with its `size` for sorting."""
 
     def documents(self, split: str) -> list[TreebankDocument]:
-        """Return the documents of a split; in training those with one of `licences`, if set, and report the others.
+        """Return the documents of a split, of training only those with one of `licences`, if set; reports the others.
 
         Raises:
             UserError: if there is no such split, or no document is left.
@@ -149,7 +149,7 @@ class TreebankData(TreebankSplits):
         self._documents: dict[str, list[TreebankDocument]] = {}  # by split, filled on first use
 
     def documents(self, split: str) -> list[TreebankDocument]:
-        """Return the documents of a split (see `TreebankSplits`) with coarse relations in place of the treebank's.
+        """Return the documents of a split (see `TreebankSplits`) with coarse relations, not the treebank's; read once.
 
         Raises:
             UserError: if there is no such split, a document has no tree, or no document is left.

@@ -59,8 +59,8 @@ def truncate_target(tokens: list[int], max_target: int, stop: int) -> tuple[list
 
 
 def count_source(document: Document, tokens_read: int, tokens: int, sentences_read: int) -> Counts:
-    """Return the counts of a document of `tokens` tokens: [read, total], with complete sentences and paragraphs."""
-    sizes = [len(part) for part in document.parts]  # sentences of each paragraph
+    """Return [read, total] of a document of `tokens` tokens, by name; sentences and paragraphs are read if complete."""
+    sizes = [len(part) for part in document.parts]  # sentences of each paragraph, or source document
     return {
         "source_tokens": [tokens_read, tokens],
         "source_sentences": [sentences_read, sum(sizes)],
@@ -87,7 +87,7 @@ def sentences_read(document: Document, offsets: Sequence[tuple[int, int]], token
 def truncation_rows(split: str, features: "datasets.Dataset", limits: Mapping[str, str]) -> list[TruncationRow]:
     """Sum the counts of the encoded documents of a split: a row for each count in `limits`, see `text_limits`."""
     rows: dict[str, TruncationRow] = {}
-    for name, limit in limits.items():
+    for name, limit in limits.items():  # a count, such as `source_tokens`, and the option that limits it
         unit = name.replace("_", " ")
         rows[name] = TruncationRow(split, unit, limit, len(features), documents_cut=0, total=0, left_out=0, examples="")
     examples: dict[str, list[str]] = {name: [] for name in limits}
@@ -110,7 +110,7 @@ def truncation_rows(split: str, features: "datasets.Dataset", limits: Mapping[st
 
 
 def truncation_line(rows: Sequence[TruncationRow]) -> str | None:
-    """Return a report of the rows of a split in one line, by limit; None if nothing is truncated."""
+    """Return a report of a split in one line, its rows grouped by the option that truncates; None if none does."""
     by_limit: dict[str, list[TruncationRow]] = {}
     for row in rows:
         if row.left_out:
@@ -120,7 +120,7 @@ def truncation_line(rows: Sequence[TruncationRow]) -> str | None:
     parts = []
     for limit, rows_of_limit in by_limit.items():
         shares = ", ".join(f"{100 * row.share:.1f} % of {row.counted}" for row in rows_of_limit)
-        documents_cut = max(row.documents_cut for row in rows_of_limit)  # the rows count the same cuts in several units
+        documents_cut = max(row.documents_cut for row in rows_of_limit)  # of the finest unit: others may miss cuts
         parts.append(f"{shares} in {counted(documents_cut, 'document')} ({limit})")
     return f"{rows[0].split}, {counted(rows[0].documents, 'document')}, cut off: {'; '.join(parts)}"
 

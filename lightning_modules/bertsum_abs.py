@@ -85,7 +85,7 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
         if stage != "fit" or self.encoder_from is None or self.trainer.ckpt_path:  # a resumed run has its weights
             return
         path = best_checkpoint(Path(self.encoder_from))
-        state = read_checkpoint(path)["state_dict"]
+        state = read_checkpoint(path)["state_dict"]  # of a whole BertSum; the prefix `_READER` marks its encoder
         encoder_state = {name.removeprefix(_READER): value for name, value in state.items() if name.startswith(_READER)}
         expected = self.reader.state_dict()
         mismatched = expected.keys() ^ encoder_state.keys()  # names that only one of them has

@@ -55,7 +55,7 @@ def _is_switch(value: Any) -> bool:
 
 
 def _is_metrics(value: Any) -> bool:
-    """Return whether a value may be the number of rows of metrics.csv, with the row that is yet to be logged."""
+    """Return whether a value may be what `MetricsRecord` stores: number of rows of metrics.csv, pending row."""
     if not isinstance(value, dict) or not _is_count(value.get("rows")):
         return False
     row = value.get("pending")

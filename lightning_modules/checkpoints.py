@@ -143,7 +143,7 @@ def _load(path: Path, verify: bool) -> dict[str, Any]:
         raise UserError(f"{path}: a broken checkpoint ({reason}); give another one of the run") from None
     if not isinstance(content, dict) or "state_dict" not in content:
         raise UserError(f"{path}: not a checkpoint of `precis fit`; give one from a run's checkpoints folder")
-    _check_values(path, content)
+    _check_values(path, content)  # raises if a type is wrong
     return content
 
 

@@ -96,7 +96,7 @@ class CopyingSummarizer(Summarizer):
     def _permitted_log_probs(
         self, batch: Batch, outputs: CopyOutputs, samples: Samples, options: DecodingOptions
     ) -> Tensor:
-        """Return `log_probs`, [B, K, T], faster, if options forbid the same tokens in all samples at a position."""
+        """Return `log_probs` without P of all words, if options forbid the same tokens in all samples at a position."""
         tokens, always_forbidden = samples.tokens, forbidden_tokens(options)
         steps = torch.arange(tokens.shape[-1], device=tokens.device)
         in_sample = steps < samples.lengths.unsqueeze(-1)                            # [B, K, T]
@@ -128,11 +128,11 @@ class CopyingSummarizer(Summarizer):
         source = memory["source"]
         if count is None:
             num_ids = copying.extended_size(source, self.vocab_size)  # V + the most OOV words of a document
-            sources, words = source.unsqueeze(1), len(self.tokenizer)
+            sources, words = source.unsqueeze(1), len(self.tokenizer)  # output rows beyond the words have P = 0
             log_probs = copying.all_log_probs(self.network.output, words, outputs, sources, num_ids)
             return None, log_probs, next_state
         mixture = PermittedMixture.of(layer, outputs, source)
-        return *mixture.candidates(count, memory["first"]), next_state  # `first_positions` of the source
+        return *mixture.candidates(count, memory["first"]), next_state  # "first": see `first_positions`
 
     def _draw(
         self, layer: DecodingLayer, greedy_first: bool, tokens: Tensor, state: State, memory: State, blocked: Tensor
@@ -146,7 +146,7 @@ class CopyingSummarizer(Summarizer):
         mixture = PermittedMixture.of(layer, outputs, memory["source"], blocked)
         tokens = mixture.draw()
         if greedy_first:
-            tokens[:, 0] = mixture.most_probable(memory["first"])[:, 0]  # `first_positions` of the source
+            tokens[:, 0] = mixture.most_probable(memory["first"])[:, 0]  # "first": see `first_positions`
         return tokens, mixture.log_probs(tokens.unsqueeze(-1)).squeeze(-1), state
 
     def generate(self, batch: Batch, options: DecodingOptions) -> Hypotheses:
@@ -158,7 +158,7 @@ class CopyingSummarizer(Summarizer):
             state = {name: tensor.squeeze(1) for name, tensor in initial._asdict().items()}  # [B, 1, ...] -> [B, ...]
             start_ids = torch.full_like(extended[:, 0], START)                       # [B]
             num_words, output = len(self.tokenizer), self.network.output
-            layer = DecodingLayer.of(output.weight[:num_words], output.bias[:num_words])  # rows without a word left out
+            layer = DecodingLayer.of(output.weight[:num_words], output.bias[:num_words])  # V may be larger
             if options.sample and options.is_untruncated:  # draws without the probabilities of all words
                 draw = partial(self._draw, layer, options.greedy_first)
                 return sample_with(draw, state, memory, start_ids, STOP, options, forbidden, PAD)
@@ -178,7 +178,7 @@ class CopyingSummarizer(Summarizer):
     def summarize(self, batch: Batch) -> list[Summary]:
         """Return the best hypothesis of each document as text, with a mark for each copied word."""
         best = self._best(batch)
-        copied = self.explain(batch, best)[1][:, 0].tolist() if self.has_pointer else None  # by document and token
+        copied = self.explain(batch, best)[1][:, 0].tolist() if self.has_pointer else None  # True if copied
         summaries = []
         for i, (tokens, length) in enumerate(zip(best.tokens[:, 0].tolist(), best.lengths[:, 0].tolist())):
             words = self._words(tokens[:length], batch.oov_words[i])

@@ -70,7 +70,7 @@ class Subwords:
 
     def __call__(self, text: str) -> Tokens:
         """Tokenize a text of any length, without special tokens."""
-        text = encodable(text)
+        text = encodable(text)  # of the same length, for the offsets
         # `verbose=False`: no warning if the text is too long for one pass of the model; callers divide it
         encoded = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
         offsets = []

@@ -19,7 +19,7 @@ SPECIALS = ("[PAD]", "[UNK]", "[START]", "[STOP]")
 class Vocabulary:
     """The most frequent words of a corpus, after four special symbols.
 
-    Text that spells a special symbol is out of vocabulary. Its words are given without the special symbols, most
+    Text that spells a special symbol is out of vocabulary. `words` is without the special symbols, most
     frequent first; `tokenizer` is `words` or `whitespace`, see `tokenize`.
     """
 

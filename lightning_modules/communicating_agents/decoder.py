@@ -92,7 +92,7 @@ class AgentsDecoder(nn.Module):
         log_agents = self._agent_log_attention(states, contexts, memory.agents)                  # [B, M, N]
         agents = log_agents.exp()
         context = (agents.to(contexts.dtype).unsqueeze(-1) * contexts).sum(1)                    # [B, N, H]
-        # logit of p, and the weight of each agent in u
+        # logit of p, [B, N], and the weight of each agent in u, [B, M, N]
         gate, agent_weights = self._pointer(states, embedded, contexts, context, log_agents)
         copying = (agent_weights.unsqueeze(-1) * words).transpose(1, 2).flatten(2)               # u, [B, N, M I]
         return Attended(context, agents.transpose(1, 2), copying, gate)
@@ -122,7 +122,7 @@ class AgentsDecoder(nn.Module):
         return generating - total, (copying - total.unsqueeze(1)).exp()
 
     def features(self, states: Tensor, context: Tensor, previous_context: Tensor) -> Tensor:
-        """Return the input of the output layer, tanh(W [s_t; c*_t; c*_{t-1}] + b), [..., H] each.
+        """Return the input of the output layer, tanh(W [s_t; c*_t; c*_{t-1}] + b), [..., H] like all arguments.
 
         c*_{t-1} is 0 in the first step, and read by contextual agent attention only.
         """

@@ -122,7 +122,7 @@ class CommunicatingAgents(CopyingSummarizer):
     def set_tokenizer(self, vocabulary: Vocabulary) -> None:
         """Set the vocabulary, which needs a word that ends a sentence if cohesion is on."""
         super().set_tokenizer(vocabulary)
-        ends = vocabulary.end_ids(self.sentence_ends)
+        ends = vocabulary.end_ids(self.sentence_ends)  # without words that it lacks
         if self.has_cohesion and not ends:
             raise UserError(
                 f"the vocabulary has none of {', '.join(self.sentence_ends)}, so that cohesion finds no end of a "
@@ -167,9 +167,9 @@ class CommunicatingAgents(CopyingSummarizer):
         return CopyOutputs(features, attended.copying, attended.gate), next_state._asdict()
 
     def loss_terms(self, batch: CommunicatingAgentsBatch) -> dict[str, Tensor]:
-        """Return `nll` and, with cohesion, `cohesion`: computed for each summary, then averaged over documents."""
+        """Return `nll` and, with cohesion, `cohesion`, see the class, averaged over documents."""
         decoded = self.decode(batch, batch.target_input.unsqueeze(1))  # K = 1 summary of each document
-        log_probs = self.target_log_probs(batch, decoded, batch.target.unsqueeze(1), batch.target_rows)
+        log_probs = self.target_log_probs(batch, decoded, batch.target.unsqueeze(1), batch.target_rows)  # 0 at padding
         terms = {"nll": -(log_probs.squeeze(1).sum(1) / batch.target_lengths).mean()}
         if self.has_cohesion:
             ends = torch.stack([batch.target == token for token in self.end_ids]).any(0)         # [B, T]

@@ -64,7 +64,7 @@ class CommunicatingAgentsNetwork(nn.Module):
         self.dropout = Dropout(dropout)
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[AgentMemory, AgentsState]:
-        """Encode vocabulary ids [B, M, I]; the returned decoder state has K = 1.
+        """Encode vocabulary ids [B, M, I]; the returned decoder state is for K = 1 summary.
 
         `lengths` are the tokens of each agent, 0 for padding agents, which come last, [B, M], on the CPU.
         """

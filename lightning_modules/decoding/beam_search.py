@@ -20,7 +20,7 @@ class Step(Protocol):
 
         The state has tensors [B, K, ...], the memory [B, ...]. Returns the ids of C candidates and their
         log-probabilities, [B, K, C] each, and the next state. Among them are the `count` most probable tokens (None for
-        all). If column i is token i, ids is None. A candidate that occurs again has log-probability -inf there.
+        all). If column i is token i, ids is None. A token in several columns has log-probability -inf in all but one.
         """
 
 
@@ -81,7 +81,7 @@ class _Search:
         # keep K that can be continued: a stable sort moves them to the front, best first
         is_over = (chosen == stop) | best.isneginf()
         keep = is_over.to(torch.int8).argsort(dim=-1, stable=True)[:, :K]
-        self.sums = best.masked_fill(chosen == stop, float("-inf")).gather(-1, keep)
+        self.sums = best.masked_fill(chosen == stop, float("-inf")).gather(-1, keep)  # ended ones only fill the beam
         self.tokens = sequences[documents, keep]
         return parent.gather(-1, keep), chosen.gather(-1, keep)
 
@@ -92,7 +92,7 @@ class _Search:
         """
         if not self.options.prefer_finished:
             return torch.ones_like(ended[:, 0])
-        return self.finished.scores[:, 0].isneginf() & ~ended.any(1)
+        return self.finished.scores[:, 0].isneginf() & ~ended.any(1)  # -inf: none has ended before
 
     def _finish(self, sequences: Tensor, scores: Tensor, length: int) -> None:
         """Merge hypotheses [B, 2K, t] that end now (scores [B, 2K] above -inf) into the best K finished ones."""

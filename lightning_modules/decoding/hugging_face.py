@@ -17,7 +17,7 @@ def length_limits(config: GenerationConfig, first_symbols: int = 1) -> tuple[int
 
 
 def decoding_options(config: GenerationConfig, first_symbols: int = 1) -> DecodingOptions:
-    """Return settings as options of beam search, without those that it lacks; arguments as of `length_limits`."""
+    """Return those settings that beam search here has as options; arguments as of `length_limits`."""
     minimum, maximum = length_limits(config, first_symbols)
     maximum = max(2, 129 - first_symbols if maximum is None else maximum)  # by default 129 with first symbols
     return DecodingOptions(

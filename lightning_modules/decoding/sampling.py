@@ -89,8 +89,8 @@ def sample_with(
     forbidden: tuple[int, ...] = (),
     padding: int = 0,
 ) -> Hypotheses:
-    """Sample as `sample`, with a function `draw` that returns the next tokens, see `Draw`, not their distribution."""
-    B, K, T = len(start), options.beam_size, options.max_length
+    """Sample as `sample`, but with a function that draws the next tokens, see `Draw`, in place of `step`."""
+    B, K, T = len(start), options.beam_size, options.max_length  # K samples of each document
     # the K samples of a document start from the same state, [B, ...] -> [B, K, ...], and symbol
     state = {name: tensor.unsqueeze(1).expand(-1, K, *tensor.shape[1:]) for name, tensor in state.items()}
     tokens = start.unsqueeze(1).expand(-1, K)
@@ -136,7 +136,7 @@ def rescore(
     0 after `lengths` [B, K], end symbol included, and -inf for a token that the options forbid.
     """
     T = tokens.shape[-1]
-    blocked = _blocked_tokens(tokens, stop, options, forbidden).flatten(0, 2)  # ids, [B K T, F]
+    blocked = _blocked_tokens(tokens, stop, options, forbidden).flatten(0, 2)  # F ids each, -1 for none, [B K T, F]
     is_token = torch.arange(T, device=tokens.device) < lengths.unsqueeze(-1)         # [B, K, T]
     positions = is_token.flatten().nonzero().squeeze(1)
 

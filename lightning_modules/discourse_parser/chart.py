@@ -32,7 +32,7 @@ class Chart(NamedTuple):
 
     @classmethod
     def of(cls, spans: tuple[Tensor, Tensor, Tensor], left: Tensor, right: Tensor, batch: int, size: int) -> "Chart":
-        """Build a chart of `batch` documents of `size` EDUs from N spans' values as left and right parts, [N, ...]."""
+        """Build a chart of `batch` documents of `size` EDUs: values [N, ...] of N spans as left, and as right parts."""
         document, start, end = spans
         width = end - start  # the second index of `left`; that of `right` counts down, see the module
         empty = left.new_zeros(batch, size, size, *left.shape[1:])
@@ -172,7 +172,7 @@ def most_probable_splits(potentials: Potentials, marginals: list[WidthMarginals]
     charts, size = potentials.spans.shape[:2]
     position = torch.arange(size, device=potentials.spans.device)
     most_probable = position.view(1, -1, 1).repeat(charts, 1, size)  # i everywhere, to which the split is relative
-    for width, _, splits in marginals:
+    for width, _, splits in marginals:  # splits of the spans of one width, [B, starts, width]
         most_probable.diagonal(width, 1, 2).add_(splits.argmax(-1))
     return most_probable
 
@@ -190,7 +190,7 @@ class SplitPosterior(NamedTuple):
 def node_marginals(potentials: Potentials, marginals: list[WidthMarginals], min_prob: float = 0.0) -> SplitPosterior:
     """Return all nodes with mu(i, k, j) = P(the tree has a node over i..j that is split after k) above `min_prob`."""
     by_width = []
-    for width, _, splits in marginals:
+    for width, _, splits in marginals:  # splits of the spans of one width, [B, starts, width]
         document, start, offset = (splits > min_prob).nonzero(as_tuple=True)  # the split is after EDU start + offset
         by_width.append((document, start, start + offset, start + width, splits[document, start, offset]))
     if not by_width:  # documents of one EDU have no node
@@ -217,7 +217,7 @@ def best_trees(potentials: Potentials, sizes: Tensor) -> list[Tensor]:
 
 
 def _backtrack(best_splits: NDArray[np.int32], size: int) -> Tensor:
-    """Return the nodes (start, split, end) of the tree over E = `size` EDUs with the best splits, [E - 1, 3]."""
+    """Return nodes (start, split, end) over E = `size` EDUs, [E - 1, 3], by the best split of each span, [E, E]."""
     nodes, pending = [], [(0, size - 1)]
     while pending:
         start, end = pending.pop()

@@ -138,7 +138,7 @@ class ChartReader:
     def _charts(
         self, states: list[Tensor], layout: Layout, jobs: list, with_nodes: bool, min_prob: float
     ) -> Iterator[ParsedChart]:
-        """Yield the charts of G jobs (document, first EDUs, last EDUs of the units), computed as one padded batch."""
+        """Yield the charts of G jobs of `compute_charts` (document, first, last EDUs of units), as one padded batch."""
         documents, first_edus, last_edus = zip(*jobs)
         sizes = torch.tensor([len(edus) for edus in first_edus])                     # [G]
         starts, ends = (nn.utils.rnn.pad_sequence(edus, batch_first=True) for edus in (first_edus, last_edus))
@@ -152,9 +152,9 @@ class ChartReader:
             marginals = all_marginals(potentials, units.sizes)
             member_spans = span_marginals(potentials, marginals)                     # [G, U, U]
             span_probs = span_probs + weight * member_spans
-            label_nodes = partial(self._labels, scorer, state, layout, units)
+            label_nodes = partial(self._labels, scorer, state, layout, units)  # nodes -> P(class | node), [N, C]
             if with_nodes or self.decoding == "mbr":
-                # the nodes whose classes are scored one by one
+                # the nodes whose classes are scored one by one; best trees need only probable ones
                 nodes = node_marginals(potentials, marginals, min_prob if with_nodes else _MIN_NODE_PROB)
                 labels = label_nodes(nodes)                                          # [N, C]
             if self.decoding == "mbr":
@@ -232,7 +232,7 @@ class ChartReader:
         start, split, end = torch.cat(trees).to(states[0].device).unbind(1)          # [N] each
         nodes = SplitPosterior(chart, start, split, end, probability=start)  # `_labels` reads no probability
         labels = [self._labels(scorer, state, layout, units, nodes) for scorer, state in zip(self.scorers, states)]
-        return list(torch.stack(labels).mean(0).argmax(-1).cpu().split(sizes))
+        return list(torch.stack(labels).mean(0).argmax(-1).cpu().split(sizes))  # of the mean P(class | node)
 
 
 def _select_chart(member: MemberChart, chart: int, size: int) -> MemberChart:
@@ -250,7 +250,7 @@ def document_tree(charts: list[ParsedChart], classes: LabelClasses) -> Tensor:
         left_is_nucleus, right_is_nucleus = classes.left[chart.tree_classes], classes.right[chart.tree_classes]
         one_nucleus = torch.where(left_is_nucleus, 0, 1)  # indices of `NUCLEARITIES`: 0 is NS, 1 SN, 2 NN
         nuclearity = torch.where(left_is_nucleus & right_is_nucleus, 2, one_nucleus)
-        edus = chart.start[first], chart.end[split], chart.end[last]  # units -> EDUs
+        edus = chart.start[first], chart.end[split], chart.end[last]  # units -> EDUs; split: last EDU of the left part
         nodes.append(torch.stack([*edus, nuclearity, classes.relation[chart.tree_classes]], 1))
     return torch.cat(nodes).int()
 
@@ -266,10 +266,10 @@ def document_ldd(charts: list[ParsedChart], classes: LabelClasses, half_width: i
     """Return the LDD of a document, in double precision, of pairs at most `half_width` EDUs apart; `rows`: see `ldd`.
 
     The LDD of a mixture is the mean over its members. It cannot be computed from the nodes of all members together,
-    because with `rows: nucleus` the nuclearity of a leaf depends on its ancestors, which are of the same member. Nodes
-    that were not scored one by one are left out with `nucleus`.
+    because with `rows: nucleus` the nuclearity of a leaf depends on its ancestors, which are of the same member. With
+    `nucleus`, nodes up to `min_prob` are left out, see `ChartReader`.
     """
-    charts_by_member = zip(*(chart.members for chart in charts))
+    charts_by_member = zip(*(chart.members for chart in charts))  # all charts of the first scorer, of the second, ..
     ldds = [_member_ldd(list(of_member), classes, half_width, rows) for of_member in charts_by_member]
     return DocumentLDD(sum(band for band, _ in ldds) / len(ldds), sum(gamma for _, gamma in ldds) / len(ldds))
 
@@ -284,7 +284,7 @@ def _member_ldd(charts: list[MemberChart], classes: LabelClasses, half_width: in
     leaf_probs = None  # with `rows: nucleus` and several chunks, P(EDU is a nucleus of its parent), [E_c] each
     if upper is None:
         top = blocks[0].new_zeros(1, 1, classes.relations)  # a single chunk has no other chunk
-    else:  # p between chunks, [chunks, chunks, R]
+    else:  # p between chunks, [chunks, chunks, R]; `chunked_band` multiplies it by `leaf_probs`
         top = ldd.side_distribution(upper.spans, upper.nodes, upper.change, classes)
     if upper is not None and rows == "nucleus":
         # the parent of an EDU is a node of its chunk; that of an EDU that is a chunk by itself, a node of `upper`

@@ -44,11 +44,11 @@ class EncoderModule(LightningModule):
     ) -> None:
         super().__init__()
         self.metrics = nn.ModuleDict({stage: metric() for stage in ("val", "test")})
-        # stored with the weights, from which `of_settings` builds an equal model; `STORED` maps names to options
+        # stored with the weights, from which `of_settings` builds an equal model; `STORED` maps stored names to options
         encoder_settings = {name: getattr(encoder, option) for name, option in STORED.items()}
         self.settings = encoder_settings | {"layers": list(encoder.layers)} | settings  # a list, as JSON has no tuples
         self.start_from, self.optimizer = encoder.start_from, optimizer
-        self.subwords = None if encoder.checkpoint == SMALL else Subwords(encoder.checkpoint)
+        self.subwords = None if encoder.checkpoint == SMALL else Subwords(encoder.checkpoint)  # `small` hashes words
         if self.subwords is None:
             self.encoder: nn.Module = SmallEncoder(window=encoder.window, dropout=dropout)
         else:
@@ -63,13 +63,13 @@ class EncoderModule(LightningModule):
 
     def setup(self, stage: str) -> None:
         """Load `start_from`, the weights of the small encoder, before training, unless a checkpoint is resumed."""
-        is_resumed = getattr(trainer_of(self), "ckpt_path", None) is not None  # None without a trainer, too
+        is_resumed = getattr(trainer_of(self), "ckpt_path", None) is not None  # False without a trainer
         if stage != "fit" or self.start_from is None or is_resumed:
             return
         if not isinstance(self.encoder, SmallEncoder):
             start = f"model.encoder.start_from {self.start_from}"
             raise UserError(f"{start}: is for the encoder `small` alone; leave it out")
-        load_weights(Path(self.start_from), self.encoder, self.encoder.state_dict())
+        load_weights(Path(self.start_from), self.encoder, self.encoder.state_dict())  # all its weights are expected
 
     @property
     def has_fixed_encoder(self) -> bool:

@@ -92,12 +92,12 @@ class IsaNLPParser(LightningModule):
 
 
 def _flatten(root: Any) -> tuple[list[Any], list[tuple[int, int, int, Any]]]:
-    """Return a tree's leaves in order, (start, split, end, unit) of inner units; no recursion: trees may be deep."""
+    """Return a tree's leaves in order, and (first leaf, last leaf of left child, last leaf, unit) of inner units."""
     leaves: list[Any] = []
     nodes: list[tuple[int, int, int, Any]] = []
     starts: dict[int, int] = {}  # index of the first leaf of each unit, by `id(unit)`
     splits: dict[int, int] = {}  # index of the last leaf of the left child
-    pending = [(root, "enter")]
+    pending = [(root, "enter")]  # a stack, as a deep tree would exceed the limit of recursion
     while pending:
         unit, step = pending.pop()
         if unit.left is None:

@@ -110,12 +110,12 @@ def span_masses(potentials: Potentials, marginals: list[WidthMarginals], labels:
     size, position = labels.shape[1], torch.arange(labels.shape[1], device=labels.device)
     masses = span_marginals(potentials, marginals).unsqueeze(-1) * labels
     children = Chart.zeros(masses)
-    for width, nodes, splits in marginals:
+    for width, nodes, splits in marginals:  # [B, starts], [B, starts, width]
         starts = nodes.shape[1]
         node_labels = labels[:, position[:starts], position[:starts] + width]        # [B, starts, L]
         for child in children.splits(width, starts):  # left, then right children, views of the chart
             child.addcmul_(splits.unsqueeze(-1), node_labels.unsqueeze(2))           # [B, starts, width, L]
-    i, j = torch.ones(size, size, device=labels.device).triu().nonzero(as_tuple=True)  # spans i..j
+    i, j = torch.ones(size, size, device=labels.device).triu().nonzero(as_tuple=True)  # spans i..j, as in `Chart`
     masses[:, i, j] -= children.left[:, i, j - i] + children.right[:, j, size - 1 - (j - i)]
     return masses
 
@@ -198,7 +198,7 @@ def chunked_gamma(blocks: list[Tensor], top: Tensor, nucleus: list[Tensor] | Non
     to_other_chunks = top.sum(-1) @ sizes  # sum of p over the EDUs of other chunks, for an EDU of each chunk, [chunks]
     sums = []
     for number, block in enumerate(blocks):
-        leaf_probs = 1 if nucleus is None else nucleus[number]  # P(nucleus leaf) of each EDU in its chunk, [E_c]
+        leaf_probs = 1 if nucleus is None else nucleus[number]  # nu(chunk, a), as in `chunked_band`, [E_c]
         sums.append(block.sum((1, 2)) + to_other_chunks[number] * leaf_probs)
     return torch.cat(sums) / sizes.sum()
 

@@ -121,7 +121,7 @@ class DiscourseParser(EncoderModule):
         self.scorers = nn.ModuleList(DiscourseScorer(vector_size, hidden_size, **options) for _ in range(members))
         self.reader = ChartReader(self.scorers, classes, decoding, class_temperature)
         self.segmenter: EduSegmenter | None = None  # `load_default` loads one when it is first needed
-        self._fingerprint: str | None = None  # cached, because the digest reads all weights
+        self._fingerprint: str | None = None  # cached `fingerprint`, because its digest reads all weights
 
     def vectors(self, batch: ParserBatch, texts: Sequence[Tensor] | None = None) -> Tensor:
         """Return the EDU vectors of texts, padded, [B, E, 3 H]; `texts` are token vectors [T, H], None to encode."""
@@ -134,7 +134,7 @@ class DiscourseParser(EncoderModule):
     def _training_vectors(self, batch: ParserBatch) -> Tensor:
         """Return the same as `vectors`, computed only once for each text if the encoder is frozen."""
         if not self.has_fixed_encoder:
-            return self.vectors(batch)
+            return self.vectors(batch)                                               # [B, E, 3 H]
         sizes = batch.sizes.tolist()
         # without padding, since the cache holds the vectors of single texts
         cached = self.cached_vectors(batch.digests, lambda: [v[:size] for v, size in zip(self.vectors(batch), sizes)])
@@ -202,7 +202,7 @@ class DiscourseParser(EncoderModule):
         precision = self.encoder_precision
         if precision == "auto":
             precision = "bfloat16" if multiplies_bfloat16(self.device.type) else "float32"
-        is_half = precision == "bfloat16" and isinstance(encoder, TextEncoder)  # not the small encoder
+        is_half = precision == "bfloat16" and isinstance(encoder, TextEncoder)  # that is, pretrained
         # with the cache, low-rank changes are added to the weights once, and not for each batch of windows
         with torch.autocast(self.device.type, torch.bfloat16, enabled=is_half), parametrize.cached():
             return [vectors.float() for vectors in encoder(texts)]
@@ -219,9 +219,9 @@ class DiscourseParser(EncoderModule):
             return edus, None
         if self.segmenter is None:
             self.segmenter = load_default(self.settings["encoder"]).to(self.device)
-        parser_vectors = segmenter_vectors = None
+        parser_vectors = segmenter_vectors = None  # None: parser or segmenter runs its encoder itself
         if self.subwords is not None and self.segmenter.subwords is not None:  # neither has the small encoder
-            columns = self.segmenter.columns_of(self)  # of the parser in its vectors; None if the encoders differ
+            columns = self.segmenter.columns_of(self)  # those of the parser's layers; None if the encoders differ
             to_encode = [batch[number] for number in without_edus] if columns is None else batch
             ids = [torch.tensor(self.segmenter.subwords(request.text).ids, dtype=torch.long) for request in to_encode]
             segmenter_vectors = self._encode(self.segmenter.encoder, [text.to(self.device) for text in ids])
@@ -279,7 +279,7 @@ class DiscourseParser(EncoderModule):
             model = cls.of_settings(**checkpoint["parser"] | options)
             # not strict: weights of a frozen encoder are not in the checkpoint
             unknown = model.load_state_dict(checkpoint["state_dict"], strict=False).unexpected_keys
-        except (TypeError, RuntimeError) as error:
+        except (TypeError, RuntimeError) as error:  # settings that do not exist, or weights of other shapes
             raise UserError(f"{path}: its weights do not fit ({' '.join(str(error).split())})") from None
         if unknown:
             raise UserError(f"{path}: this version has no weights {unknown[0]}; train the parser again")

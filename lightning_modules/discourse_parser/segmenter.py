@@ -131,11 +131,11 @@ class EduSegmenter(EncoderModule):
         return [layers.index(layer) * width + column for layer in parser_layers for column in range(width)]
 
     def _tags(self, batch: SegmentationBatch, vectors: Tensor) -> Tensor:
-        """Return the tag of every word, [N]; sentences are batched by length, so that long texts need little memory."""
+        """Return the tag of every word, [N], from word vectors [N, D], in batches of sentences, which bounds memory."""
         words = self.network.words(vectors, batch.layout)                                    # [N, projection + layout]
         tags = torch.zeros(len(words), dtype=torch.long, device=words.device)
-        for sentences in batches_of_similar_size(batch.lengths.tolist(), _CELLS):
-            lengths = batch.lengths[sentences]                                               # [C]
+        for sentences in batches_of_similar_size(batch.lengths.tolist(), _CELLS):  # of up to that many words
+            lengths = batch.lengths[sentences]                                               # of C sentences, [C]
             rows = batch.rows[sentences, : int(lengths.max())]  # indices of words, [C, T]
             mask = (torch.arange(rows.shape[1]) < lengths[:, None]).to(words.device)
             scores = self.network(words, rows, lengths, batch.begins)                        # [C, T, 2]

@@ -61,7 +61,7 @@ class Layout(NamedTuple):
         """
         features = []
         for unit in (self.sentence, self.paragraph):
-            first, last = self.ends(unit)
+            first, last = self.ends(unit)  # flags of EDUs, [B, E] each
             begins, ends = first[document, start], last[document, end]
             boundaries = unit[document, end] - unit[document, start]  # inside the span
             crosses = boundaries > 0
@@ -202,7 +202,7 @@ class DiscourseScorer(nn.Module):
         size, num_spans = states.shape[1], 0
         vectors, rows = [], []  # of the spans, left and right parts, [distinct, H], and their rows for each node, [N]
         for layer, first, last in ((self.node, start, end), (self.left, start, split), (self.right, split + 1, end)):
-            span_ids = (document * size + first) * size + last
+            span_ids = (document * size + first) * size + last  # one number for each span, decoded below
             distinct, inverse = span_ids.unique(return_inverse=True)
             vectors.append(layer(states, layout, distinct // size**2, distinct // size % size, distinct % size))
             rows.append(inverse + num_spans)
@@ -214,9 +214,9 @@ class DiscourseScorer(nn.Module):
 
 
 def node_scores(potentials: Potentials, chart: Tensor, start: Tensor, split: Tensor, end: Tensor) -> Tensor:
-    """Return the scores s(i, j) + u(i, k) . v(k + 1, j) of nodes i..j split after k, [N] -> [N]."""
+    """Return the scores s(i, j) + u(i, k) . v(k + 1, j) of N nodes, i..j of a `chart` split after k, [N] each."""
     scores = potentials.spans[chart, start, end]
-    if potentials.fits is None:
+    if potentials.fits is None:  # only spans are scored
         return scores
     size = potentials.spans.shape[1]                                                 # E
     u, v = potentials.fits  # u by start and width, v by end and E - 1 - width

@@ -35,7 +35,7 @@ class Layout(nn.Module):
 
 
 def centralities(vectors: Tensor, prose: Tensor, mask: Tensor) -> Tensor:
-    """Return cosines to topic and other sentences, also standardized: vectors [B, L, H], masks [B, L] -> [B, L, 4]."""
+    """Return cosines to topic and other sentences, each also standardized: [B, L, H], masks [B, L] -> [B, L, 4]."""
     real = mask.to(vectors.dtype)                                                   # [B, L]
     unit = F.normalize(vectors, dim=-1) * real.unsqueeze(-1)
     weights = torch.where(prose.any(1, keepdim=True), prose.to(real) * real, real)  # the topic is that of prose, if any
@@ -56,12 +56,12 @@ def lead_prior(features: Tensor, vectors: Tensor, mask: Tensor, strength: float)
 
         cos(e_i, topic) - strength log(1 + p_i) min(1, 30 / n).
 
-    Features, vectors e and mask are those of `Layout.forward`.
+    Features, vectors e and mask are those of `Layout.forward`; the topic is the mean direction of prose.
     """
     to_topic = centralities(vectors, features[..., PROSE], mask)[..., 0]            # [B, L]
     # `layout_features` has log(1 + p_i) / 3 and log(n) / 5
     log_before, size = 3 * features[..., LOG_BEFORE], (5 * features[..., LOG_SIZE]).exp()
-    return to_topic - strength * log_before * (_LEAD_SENTENCES / size).clamp(max=1)
+    return to_topic - strength * log_before * (_LEAD_SENTENCES / size).clamp(max=1)  # less in long documents
 
 
 def _standardized(values: Tensor, real: Tensor) -> Tensor:

@@ -75,7 +75,7 @@ class MatchSum(EncoderSummarizer):
         self.pooler = Pooler(pooling, self.reader.size)
 
     def check_data(self, data: Any) -> None:
-        """Check that a DataModule produces batches of this model, in pieces that the encoder can read."""
+        """Check that a DataModule produces batches of this model, in pieces that are not too long for the encoder."""
         super().check_data(data)
         limit = self.reader.max_tokens
         piece = getattr(data, "piece", 0)  # a foreign DataModule has none
@@ -132,10 +132,10 @@ class MatchSum(EncoderSummarizer):
         """Return the best candidate of each document; a sentence has the score of the best candidate with it, or 0."""
         with evaluating(self):
             scores = self.match(batch)[0]                                                    # [B, C]
-            scores = scores + self.proposal_weight * batch.prior.to(scores)
+            scores = scores + self.proposal_weight * batch.prior.to(scores)  # mean score of the sentences
             best = scores.masked_fill(~batch.mask, float("-inf")).argmax(1).tolist()
         summaries = []
-        for number, (best_candidate, candidate_scores) in enumerate(zip(best, scores.tolist())):  # with padding
+        for number, (best_candidate, candidate_scores) in enumerate(zip(best, scores.tolist())):  # padding last
             candidates, sentences, proposed = batch.choices[number], batch.sentences[number], batch.proposed[number]
             chosen = candidates[best_candidate]
             if self.order == "score":

@@ -47,7 +47,7 @@ class Pooler(nn.Module):
             maxima = maxima.scatter_reduce(1, group, energy.detach(), "amax", include_self=False)
             weights = (energy - maxima.gather(1, group)).exp()
         totals = states.new_zeros(B, groups + 1).scatter_add(1, group, weights)      # [B, L + 1]
-        flat_group = group + torch.arange(B, device=group.device).unsqueeze(1) * (groups + 1)  # [B, T]
+        flat_group = group + torch.arange(B, device=group.device).unsqueeze(1) * (groups + 1)  # over the batch, [B, T]
         sums = states.new_zeros(B * (groups + 1), H)
         sums = sums.index_add(0, flat_group.flatten(), (states * weights.unsqueeze(-1)).flatten(0, 1))
         denominators = totals.clamp_min(torch.finfo(totals.dtype).tiny).unsqueeze(-1)  # empty groups give 0, not NaN

@@ -92,7 +92,7 @@ def chosen_sentences(
     documents: Sequence[Sequence[str]],
     scores: Tensor,
     mask: Tensor,
-    relations: Relations | None,
+    relations: Relations | None,  # None for `top_k`
     options: SelectionOptions,
 ) -> list[list[int]]:
     """Return the indices of the selected sentences of each document, in their order in the summary, see `select`."""
@@ -154,12 +154,12 @@ def select(
 def _limit(
     scores: Tensor, mask: Tensor, options: SelectionOptions, words: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
-    """Return which sentences (of `words` words) alone are within limits, [B, L], and budgets of words, [B] or None."""
+    """Return which sentences by themselves are within limits, [B, L], and budgets of words, [B]; None for no budget."""
     allowed, budget = mask.clone(), None
     if options.min_score:
         allowed &= scores >= options.min_score
     if options.words or options.ratio:
-        budget = torch.full_like(words[:, 0], options.words or torch.iinfo(words.dtype).max)
+        budget = torch.full_like(words[:, 0], options.words or torch.iinfo(words.dtype).max)  # max: no limit
         if options.ratio:
             share = words.sum(1) * options.ratio + 1e-3  # so that a product of 28.9999 by rounding is 29
             budget = torch.minimum(budget, share.floor().long())
