@@ -42,9 +42,9 @@ def push(arguments: list[str]) -> None:
 
 
 def find_run(name: str | Path) -> Path | None:
-    """Return the folder of a shipped, trained or exported model, downloaded if need be; None for one of transformers.
+    """Return the folder of a shipped, trained or exported model, downloaded if need be; None for transformers models.
 
-    A path that does not exist is returned as it is. A `UserError` if there is no such model on the hub.
+    A path that does not exist is returned for the caller to report. A `UserError` if the hub has no such model.
     """
     if (folder := shipped_folder(name)) is not None:
         return folder

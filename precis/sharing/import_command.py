@@ -35,7 +35,7 @@ def import_run(arguments: list[str]) -> None:
         raise UserError(f"{out}: already exists; choose a new folder")
     weights = read_weights(path)
     try:
-        kind = find_kind(weights)
+        kind = find_kind(weights)  # presumm_ext, presumm_abs or matchsum
         state = rename(weights, kind)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
@@ -49,7 +49,7 @@ def import_run(arguments: list[str]) -> None:
 def _run_config(
     kind: Kind, state: Mapping[str, Tensor], encoder: str, heads: int, scorer: Path | None = None
 ) -> dict[str, Any]:
-    """Return the config of a run: sizes from the weights (except `heads`), other options as in the released code."""
+    """Return a run's config: sizes from the weights, which do not show `heads`; the rest as in the released code."""
     sizes = {name: tensor.shape for name, tensor in state.items()}
     positions = next(size[0] for name, size in sizes.items() if name.endswith("position_embeddings.weight"))
     vocab_size = next(size[0] for name, size in sizes.items() if name.endswith("word_embeddings.weight"))
@@ -72,7 +72,7 @@ def _run_config(
         data |= {"oracle_stem": False, "oracle_counts": "set"}  # ROUGE of its labels: unstemmed, over sets of n-grams
     elif kind == "presumm_abs":
         name, data_name = "BertSumAbs", "BertSumAbsData"
-        model |= {"activation": "gelu_tanh", "output_bias": True, "sentence_mark": "[unused2]"}
+        model |= {"activation": "gelu_tanh", "output_bias": True, "sentence_mark": "[unused2]"}  # between sentences
         model |= {"decoder_layers": _number_of_layers(sizes, r"decoder\.decoder\.(\d+)\."), "decoder_heads": heads}
         model["decoder_inner_size"] = sizes["decoder.decoder.0.feed_forward.inner.weight"][0]
         model["decoding"] = {"beam_size": 5, "min_length": 50, "max_length": 200, "no_repeat_ngram": 3}
@@ -100,9 +100,9 @@ def _number_of_layers(sizes: Mapping[str, Any], pattern: str) -> int:
 def _write_run_folder(
     folder: Path, config: dict[str, Any], state: Mapping[str, Tensor], kind: Kind, source: Path
 ) -> None:
-    """Write a run folder with the weights `state` read from `source`; a `UserError` if the config has other shapes."""
+    """Write a run folder with the weights `state` read from `source`; a `UserError` if its model has other shapes."""
     module, data = build(config)
-    data.tokenizer = data.tokenizer_type.of_checkpoint(data.checkpoint)  # name or folder of the pretrained encoder
+    data.tokenizer = data.tokenizer_type.of_checkpoint(data.checkpoint)  # `checkpoint` names the pretrained encoder
     module.set_tokenizer(data.tokenizer)
     if kind == "presumm_abs":  # the only kind that generates: its begin and end symbols differ from the suite's
         state = _with_symbols_of(data.tokenizer, state)
@@ -113,7 +113,7 @@ def _write_run_folder(
             problem = f"{name} is {shape} in the file, and {expected_shape} in a model over {data.checkpoint}"
             raise UserError(f"{source}: {problem}; give the --encoder that it was trained with")
     module.load_state_dict(state)
-    content: dict[str, Any] = {"state_dict": module.state_dict(), "global_step": 0, "epoch": 0}  # as in Lightning's
+    content: dict[str, Any] = {"state_dict": module.state_dict(), "global_step": 0, "epoch": 0}  # Lightning's keys
     module.on_save_checkpoint(content)  # adds the tokenizer's state
     (folder / "checkpoints").mkdir()
     torch.save(content, folder / "checkpoints" / "best.ckpt")
@@ -126,10 +126,10 @@ def _write_run_folder(
 
 
 def _with_symbols_of(tokenizer: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Swap the decoder's weights of the suite's begin and end symbols with those of the tokens PreSumm uses as such."""
-    names = ("decoder.embedding.weight", "decoder.output_bias")  # not the encoder's embedding, a weight of its own
+    """Return the weights with rows of the decoder swapped: of the suite's begin and end symbols, and of PreSumm's."""
+    names = ("decoder.embedding.weight", "decoder.output_bias")  # the encoder has its own embedding, which stays
     swapped = {name: state[name].clone() for name in names if name in state}
-    for token, symbol in _SUMMARY_TOKENS.items():
+    for token, symbol in _SUMMARY_TOKENS.items():  # symbol: the tokenizer's attribute with the suite's id
         token_id = tokenizer.backend.token_to_id(token)
         if token_id is None:
             raise UserError(f"the tokenizer has no {token}, which ends PreSumm's summaries; give its --encoder")

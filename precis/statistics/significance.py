@@ -52,7 +52,7 @@ class _Error(NamedTuple):
         with np.errstate(divide="ignore", invalid="ignore"):  # variance 0 gives t = inf and p = 0, or 0 / 0
             t = np.abs(mean) / np.sqrt(self.variance)  # [M]
         equal = (mean == 0) & (self.variance == 0)  # 0 / 0: all scores are equal, which has p = 1
-        return np.where(equal, 1.0, 2 * special.stdtr(self.freedom, -t))
+        return np.where(equal, 1.0, 2 * special.stdtr(self.freedom, -t))  # stdtr: Student's t distribution
 
 
 def system_interval(scores: Array) -> Interval:
@@ -66,7 +66,7 @@ def system_interval(scores: Array) -> Interval:
 def mean_difference(scores: Array, baseline: Array, fixed: tuple[bool, bool] = (False, False)) -> Difference:
     """Return the differences in means of two systems with independently trained runs, by the stricter of two tests.
 
-    The test over seeds is Welch's: with three seeds a permutation has twenty arrangements and cannot reach 0.05, and
+    The test over seeds is Welch's: a permutation test of 3 + 3 runs has 20 arrangements and cannot reach 0.05, and
     two systems seldom have the same spread (Welch 1947; recommended for comparing learners over few seeds by Colas,
     Sigaud and Oudeyer 2019). Outputs that come from no training, such as a baseline's, have no seed: the other system's
     means are then tested against theirs by a one-sample t-test. Where a trained system has a single run, or both
@@ -77,7 +77,7 @@ def mean_difference(scores: Array, baseline: Array, fixed: tuple[bool, bool] = (
             document that lacks a score (nan) in any of the runs is left out of that measure.
         fixed: for each of the two, whether its outputs are fixed, so that they do not vary with a seed.
     """
-    systems = keep_shared(scores, baseline)
+    systems = keep_shared(scores, baseline)  # nan in all runs where one lacks the score
     by_document = systems[0].mean(0) - systems[1].mean(0)  # [N, M]
     mean = column_means(by_document)  # [M]
     trained = [system for system, is_fixed in zip(systems, fixed) if not is_fixed]
@@ -101,7 +101,7 @@ def paired_difference(scores: Array, baseline: Array) -> Difference:
 
     The scores are of R runs with the same seeds on the same N documents by M measures, [R, N, M].
     """
-    return mean_difference(scores - baseline, np.zeros_like(scores[:1]), fixed=(False, True))
+    return mean_difference(scores - baseline, np.zeros_like(scores[:1]), fixed=(False, True))  # a single run of zeros
 
 
 def significant(p_values: Array) -> NDArray[np.bool_]:

@@ -36,11 +36,11 @@ def bootstrap_interval(scores: ArrayLike, level: float = LEVEL, resamples: int =
     means = resampled_means(table, resamples, seed)  # [resamples, M]
     low, high = (quantiles(means, share) for share in ((1 - level) / 2, (1 + level) / 2))
     results = (column_means(table), low, high)  # [M] each
-    return Interval(*(result[0].item() if is_single else result for result in results))
+    return Interval(*(result[0].item() if is_single else result for result in results))  # floats for scores [N]
 
 
 def resampled_means(scores: ArrayLike, resamples: int = RESAMPLES, seed: int = 0) -> Array:
-    """Return the means of bootstrap samples of documents, [N, M] -> [resamples, M].
+    """Return the means of bootstrap samples of N documents with M scores each, [N, M] -> [resamples, M].
 
     Missing scores (NaN) are left out of means; the mean of a sample without any score is NaN.
     """
@@ -54,9 +54,9 @@ def resampled_means(scores: ArrayLike, resamples: int = RESAMPLES, seed: int = 0
 
 
 def resampled_sums(columns: ArrayLike, resamples: int = RESAMPLES, seed: int = 0) -> Array:
-    """Return sums over bootstrap samples of documents, [N, M] -> [resamples, M], for corpus-level scores such as BLEU.
+    """Return sums over bootstrap samples of N documents with M values each, [N, M] -> [resamples, M].
 
-    The same N and seed draw the same documents.
+    The same N and seed draw the same documents. Corpus-level scores, such as BLEU, are functions of such sums.
     """
     table, _ = _table(columns)
     documents, rng = len(table), np.random.default_rng(seed)
@@ -84,7 +84,7 @@ def quantiles(means: Array, share: float) -> Array:
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return p-values corrected for multiple comparisons by the method of Holm (1979).
 
-    The i-th smallest of m, from 1, becomes max over j <= i of min(1, (m - j + 1) p_(j)).
+    The i-th smallest of m, from 1, becomes max over j <= i of min(1, (m - j + 1) p_(j)); p_(j) is the j-th smallest.
     """
     values = np.asarray(p_values, dtype=np.float64)
     if not ((values >= 0) & (values <= 1)).all():

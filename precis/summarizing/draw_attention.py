@@ -23,9 +23,9 @@ _MAX_TITLE = 28  # characters above a head's map, which is 2.6 inches wide
 
 
 def draw_attention(run: Path, texts: Sequence[tuple[str, str]], out: Path) -> None:
-    """Write pictures of an RSTformer's attention in one pair (id, text) to `out`; a `UserError` for other runs."""
+    """Draw the attention of an RSTformer in `texts`, one pair (id, text), to `out`; a `UserError` for other runs."""
     with TemporaryDirectory(prefix="precis-") as cache:
-        loaded = load_run(run, corpus=Texts(texts), cache_dir=cache, max_eval=None)  # in place of the run's documents
+        loaded = load_run(run, corpus=Texts(texts), cache_dir=cache, max_eval=None)  # reads `texts` in full
         if not isinstance(loaded.model, RSTformer) or loaded.model.ablation == "no_discourse":
             raise UserError(f"{run}: not the run of an RSTformer with discourse; give one")
         if loaded.model.network.adapters is not None:  # RST-LoRA
@@ -37,10 +37,10 @@ def draw_attention(run: Path, texts: Sequence[tuple[str, str]], out: Path) -> No
 
 
 def write(model: RSTformer, data, out: Path) -> None:
-    """Write pictures and page of the only test document of a DataModule; a `UserError` if the model reads no EDU."""
+    """Write layerN.png, tree.svg and page.html of the only test document; a `UserError` if the model reads no EDU."""
     (batch,) = data.test_dataloader()
     (features,) = data.features("test")
-    if not features["parse"]:  # the key of its parse in the cache
+    if not features["parse"]:  # the key of its parse in the cache; empty without text
         raise UserError(f"document {features['id']!r} is empty; give a text")
     parse = data.cache.get(features["parse"], features["id"])
     text = as_document(data.documents("test")[0]).text
@@ -68,7 +68,7 @@ def write(model: RSTformer, data, out: Path) -> None:
 
 
 def drawing_note(size: int, num_read: int, num_drawn: int) -> str:
-    """Return a note on how many of a document's `size` EDUs the model reads and the heat maps show, and on colors."""
+    """Return a note on colors, and on how many of a document's `size` EDUs are read (`num_read`) and drawn."""
     parts = []
     if num_read < size:
         parts.append(f"The model reads the first {num_read} of {size} EDUs; the others are in the tree alone.")
@@ -79,8 +79,8 @@ def drawing_note(size: int, num_read: int, num_drawn: int) -> str:
 
 
 def relations_of(model: RSTformer, layer: int, names: Sequence[str]) -> list[str]:
-    """Return for each of H heads the names of its relations by descending weight; empty if heads have no relations."""
-    injections = model.network.injections
+    """Return for each of H heads its relations by descending weight, of R `names`; empty if heads have no relations."""
+    injections = model.network.injections  # modules that add discourse to the attention
     if not len(injections) or model.ablation == "no_labels":  # all heads read the mean over relations
         return []
     injection = injections[layer % len(injections)]  # one for each layer, or one that all layers share
@@ -99,14 +99,14 @@ def layer_figure(maps: EduAttention, layer: int, relations: Sequence[str] = (), 
     without = maps.without[layer, :, :max_edus, :max_edus]
     difference = with_discourse - without
     heads, edus = without.shape[:2]
-    figure = new_figure(2.6 * heads + 1.2, 8.2)  # inches
+    figure = new_figure(2.6 * heads + 1.2, 8.2)  # inches: 2.6 for each head, and room for labels
     axes = figure.subplots(3, heads, squeeze=False, sharex=True, sharey=True)
     for head in range(heads):
         both = torch.stack([with_discourse[head], without[head]])
         top = float(both.flatten().quantile(0.99)) or 1.0  # matplotlib needs a scale above 0
         largest = float(difference[head].abs().max()) or 1.0
         image = heat_map(axes[0][head], with_discourse[head].numpy(), vmin=0, vmax=top)
-        arrow = "max" if float(both.max()) > top else "neither"
+        arrow = "max" if float(both.max()) > top else "neither"  # an arrow at the scale for larger values
         figure.colorbar(image, ax=axes[:2, head], shrink=0.8, extend=arrow)
         heat_map(axes[1][head], without[head].numpy(), vmin=0, vmax=top)
         image = heat_map(axes[2][head], difference[head].numpy(), vmin=-largest, vmax=largest, cmap="RdBu_r")

@@ -60,10 +60,10 @@ class Generator:
         self.is_decoder_only = not model.config.is_encoder_decoder
         self.card = model.generation_config
         ends = self.card.eos_token_id  # an id, a list of ids, or None
-        self.ends = {ends} if isinstance(ends, int) else set(ends or ())
+        self.ends = {ends} if isinstance(ends, int) else set(ends or ())  # ids of the end symbols
         candidates = (tokenizer.pad_token_id, self.card.pad_token_id, *self.ends, 0)  # any id serves: it is masked
         self.padding = next(token for token in candidates if token is not None)  # GPT-2, for example, has no padding
-        self.separator = tokenizer.get_added_vocab().get(SEPARATOR)  # id; only PRIMERA ends documents with it
+        self.separator = tokenizer.get_added_vocab().get(SEPARATOR)  # id, in PRIMERA alone: ends a source document
         self.change(settings)
         self.card = model.generation_config  # later changes start from these settings
 
@@ -88,13 +88,13 @@ class Generator:
 
     @torch.inference_mode()
     def generate(self, prompts: Sequence[list[int]]) -> list[Generated]:
-        """Return the outputs for a batch of B tokenized texts, lists of at most S ids."""
+        """Return the outputs, of at most T tokens, for a batch of B tokenized texts, lists of at most S ids."""
         source, mask = self._collate(prompts)                                                # [B, S] both
         inputs = {"input_ids": source, "attention_mask": mask}
         if self.model.config.model_type == "led":
             # Global attention: in LED (Beltagy et al. 2020) of the first token, in PRIMERA of all separators, too.
             attention = torch.zeros_like(source) if self.separator is None else (source == self.separator).long()
-            inputs["global_attention_mask"] = attention.index_fill(1, source.new_tensor([0]), 1)
+            inputs["global_attention_mask"] = attention.index_fill(1, source.new_tensor([0]), 1)  # also to the first
         output = self.model.generate(**inputs, pad_token_id=self.padding)                    # [B, S + T] or [B, 1 + T]
         start = source.shape[1] if self.is_decoder_only else 1  # after the prompt, or after the start symbol
         return [self._read(tokens) for tokens in output[:, start:].tolist()]
@@ -105,7 +105,7 @@ class Generator:
         source = pad(sequences, self.padding)                                                # [B, S]
         mask = pad([[1] * len(ids) for ids in sequences], 0)                                 # [B, S]
         if self.is_decoder_only:
-            source, mask = source.flip(1), mask.flip(1)
+            source, mask = source.flip(1), mask.flip(1)  # in reading order again, so that the padding is at the left
         return source.to(self.model.device), mask.to(self.model.device)
 
     def _read(self, tokens: list[int]) -> Generated:
@@ -116,7 +116,7 @@ class Generator:
 
 
 def change_settings(config: GenerationConfig, settings: Mapping[str, Any]) -> GenerationConfig:
-    """Return a copy of generation settings with some replaced, without sampling; a `UserError` if one is refused.
+    """Return a copy of a generation config with `settings` replaced, without sampling; a `UserError` if one is refused.
 
     Settings of the config that would override the new ones are removed: `generate` prefers `max_new_tokens` to
     `max_length`, and a minimum above the maximum would keep a summary from ending.
@@ -127,36 +127,36 @@ def change_settings(config: GenerationConfig, settings: Mapping[str, Any]) -> Ge
         if any(name in settings for name in names):
             changed.update(**dict.fromkeys(names))  # sets both to None
     if settings.get("num_beams") == 1:
-        changed.update(**dict.fromkeys(OF_BEAMS))  # transformers refuses settings that have no effect
+        changed.update(**dict.fromkeys(OF_BEAMS))  # to None: transformers refuses settings of beams for a single one
     try:
-        changed.update(**UNUSED | settings | FIXED)  # UNUSED: None unless set; FIXED: no sampling, whatever is set
+        changed.update(**UNUSED | settings | FIXED)  # UNUSED: temperature etc. are None unless set; FIXED: never sample
         _solve_conflict(changed, settings)  # of minimum and maximum length
         changed.validate()
     except UserError:
-        raise  # a subclass of ValueError, which has its message already
+        raise  # of `_solve_conflict`; it is a ValueError, but already names option and remedy
     except (ValueError, TypeError) as error:
         raise UserError(f"{OPTION}: {' '.join(str(error).split())}; change the setting") from None
     return changed
 
 
 def _check(settings: Mapping[str, Any]) -> None:
-    """Raise a `UserError` for an unknown generation setting, a value out of range, or one that needs sampling."""
+    """Raise a `UserError` for an unknown setting, a value out of range, or sampling (another value than in `FIXED`)."""
     names = vars(GenerationConfig())
     for name, value in settings.items():
         if name.startswith("_") or name not in names:
             similar = difflib.get_close_matches(name, names, n=1)
             hint = f"did you mean {similar[0]}?" if similar else "see GenerationConfig of transformers"
             raise UserError(f"{OPTION}.{name}: there is no such setting of generation; {hint}")
-        if value != FIXED.get(name, value):  # such as do_sample=True; the suite scores pretrained models as baselines
+        if value != FIXED.get(name, value):  # such as do_sample=True: a baseline must give the same summary each time
             raise UserError(f"{OPTION}.{name} {value}: a baseline has one summary that is not drawn at random")
         if name in MINIMA and (not isinstance(value, int) or value < MINIMA[name]):
             raise UserError(f"{OPTION}.{name} {value}: give a whole number, at least {MINIMA[name]}")
 
 
 def _solve_conflict(config: GenerationConfig, settings: Mapping[str, Any]) -> None:
-    """Where minimum and maximum length conflict, change the one of the model's card; a `UserError` if both were set."""
+    """Where minimum and maximum length conflict, change the card's limit; a `UserError` if `settings` has both."""
     sets_maximum, sets_minimum = (bool(settings.keys() & set(names)) for names in SAME_LIMIT.items())  # in this order
-    minimum, maximum = length_limits(config)
+    minimum, maximum = length_limits(config)  # in generated tokens; a maximum of None is no limit
     if maximum is None or minimum < maximum:  # the end symbol needs a position, too
         return
     if sets_minimum and sets_maximum and minimum > maximum:
@@ -165,23 +165,23 @@ def _solve_conflict(config: GenerationConfig, settings: Mapping[str, Any]) -> No
     if sets_maximum and not sets_minimum:
         config.update(min_length=None, min_new_tokens=None)
     elif sets_minimum and not sets_maximum:
-        config.update(max_length=None, max_new_tokens=minimum + DEFAULT_LENGTH)  # no limit is set above the minimum
+        config.update(max_length=None, max_new_tokens=minimum + DEFAULT_LENGTH)  # the card's maximum is too low
 
 
 def load_pretrained(name: str, dtype: str, device: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Load a model that generates, and its tokenizer, from a folder or the hub; the device `auto` prefers a GPU.
 
-    A `UserError` if there is no such model, or it generates no text.
+    `dtype` is a torch type by name, such as bfloat16. A `UserError` if there is no such model, or it generates no text.
     """
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     # A name on the hub is NAME or OWNER/NAME; for any other one, the hub would report an invalid name, not a folder.
     if not Path(name).is_dir() and (name.count("/") > 1 or name.startswith((".", "/", "~"))):
         raise UserError(f"{name}: no such folder; give the folder of a model, or its name on the hub")
-    disable_progress_bar()  # hides the bar of loading weights, but not of downloads
+    disable_progress_bar()  # from now on, hides the bar of loading weights, but not of downloads
     try:
         config = AutoConfig.from_pretrained(name)
-        architectures = " ".join(config.architectures or [GENERATES[0]])  # unknown ones pass the check
+        architectures = " ".join(config.architectures or [GENERATES[0]])  # if none is recorded, the check passes
         if not any(part in architectures for part in GENERATES):
             remedy = "give a summarizer, such as BART, T5 or PEGASUS, or a chat model"
             raise UserError(f"{name}: {architectures} generates no text; {remedy}")
@@ -200,7 +200,7 @@ def weights_digest(name: str, model: PreTrainedModel) -> str | None:
     folder = Path(name)
     if not folder.is_dir():
         return getattr(model.config, "_commit_hash", None)
-    digest = hashlib.sha256()
+    digest = hashlib.sha256()  # of weights, config and tokenizer, not of other files
     for path in sorted(path for path in folder.iterdir() if path.suffix in (".safetensors", ".bin", ".json", ".model")):
         with path.open("rb") as file:
             digest.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}".encode())

@@ -36,7 +36,7 @@ Curve = tuple[str, str, float, float, str]  # class, path, width, opacity and to
 
 
 def strongest(weights: NDArray, max_links: int = LINKS, min_weight: float = MIN_LINK) -> list[tuple[int, int]]:
-    """Return the links to draw as pairs i < j: each paragraph's strongest in either direction, by weights [L, L]."""
+    """Return the links to draw as pairs i < j: the strongest of each of L paragraphs, either way, by weights [L, L]."""
     strength = np.maximum(weights, weights.T).astype(float)  # [L, L], symmetric
     np.fill_diagonal(strength, -1)  # below `min_weight`: no paragraph is linked to itself
     pairs = set()
@@ -64,10 +64,10 @@ def draw_svg(
     """
     letters = LETTERS_BESIDE_SUMMARY if summary else LETTERS_ALONE  # maximum number of each text; others are shortened
     left = ARCS + 24  # x of the paragraphs, with a margin; all lengths are in pixels
-    width_of_texts = LETTER * (letters + 4)  # LETTER: width of one; 4 for the number of the paragraph
+    width_of_texts = LETTER * (letters + 4)  # LETTER: width of a letter; 4 letters for the paragraph's number
     right = left + width_of_texts + GAP  # x of the summary
-    height = TOP + ROW * max(len(texts), len(summary)) + 10  # 10: margin below
-    step = (height - TOP - 10) / max(1, len(summary))  # height of a summary sentence; all of them share the column
+    height = TOP + ROW * max(len(texts), len(summary)) + 10  # TOP: above the first row; 10: margin below
+    step = (height - TOP - 10) / max(1, len(summary))  # height of a row of the summary, whose sentences fill the column
     curves, labels = _arcs(np.asarray(weights, dtype=float), left - 8), []  # 8: margin; labels: (x, y, text, tooltip)
     legend = [f"arcs: the {LINKS} strongest links of each paragraph"]
     if not curves:
@@ -92,16 +92,16 @@ def draw_svg(
 
 
 def _arcs(weights: NDArray, x: float) -> list[Curve]:
-    """Return the strongest links by weights [L, L] as half ellipses left of `x`; the last and strongest is on top."""
+    """Return links to draw, by weights [L, L] of L paragraphs, as half ellipses left of `x`, the strongest on top."""
     pairs = strongest(weights)
     strength = np.maximum(weights, weights.T)
     largest = max((strength[pair] for pair in pairs), default=1.0)
-    longest = max((j - i for i, j in pairs), default=1)
+    longest = max((j - i for i, j in pairs), default=1)  # in paragraphs
     curves = []
     for i, j in sorted(pairs, key=lambda pair: strength[pair]):
         share = strength[i, j] / largest
         top, bottom = TOP + ROW * (i + 0.5), TOP + ROW * (j + 0.5)
-        depth = ARCS * (0.15 + 0.85 * ((j - i) / longest) ** 0.5)  # so that long and short arcs can be told apart
+        depth = ARCS * (0.15 + 0.85 * ((j - i) / longest) ** 0.5)  # at most ARCS; the root keeps short ones apart
         tooltip = f"{i + 1} to {j + 1}: {weights[i, j]:.2f}, back: {weights[j, i]:.2f}"
         path = f"M{x} {top}A{depth:.1f} {(bottom - top) / 2:.1f} 0 0 0 {x} {bottom}"  # M start A half axes, flags, end
         curves.append(("link", path, 0.5 + 4 * share, 0.15 + 0.75 * share, tooltip))  # width and opacity above 0
@@ -109,13 +109,13 @@ def _arcs(weights: NDArray, x: float) -> list[Curve]:
 
 
 def _attention_lines(attention: NDArray, left: float, right: float, step: float) -> list[Curve]:
-    """Return lines from paragraphs at x = `left` to sentences of height `step` at `right`; attention [sentences, L]."""
+    """Return lines from L paragraphs at x = `left` to sentences `step` high at `right`; attention is [sentences, L]."""
     curves, middle = [], (left + right) / 2
     for sentence, weights in enumerate(attention):
         for paragraph in np.argsort(-weights, kind="stable")[:ATTENTION_LINES].tolist():
             weight = weights[paragraph]
             if weight < MIN_ATTENTION:
-                break
+                break  # the following weights are smaller
             start, end = TOP + ROW * (paragraph + 0.5), TOP + step * (sentence + 0.5)
             # A Bézier curve that leaves both ends horizontally; stronger weights are wider and less transparent.
             path = f"M{left:.1f} {start}C{middle:.1f} {start} {middle:.1f} {end:.1f} {right:.1f} {end:.1f}"
@@ -138,9 +138,9 @@ class GraphPicture:
     note: str = ""  # line below the title
 
     def __post_init__(self) -> None:
-        """Check the shape of the attention, which is from a file of predictions."""
+        """Convert the attention, nested lists of a file of predictions, to an array, and check its shape."""
         if self.attention is not None:
-            self.attention = np.asarray(self.attention, dtype=float)  # of lists
+            self.attention = np.asarray(self.attention, dtype=float)
             sizes = (len(self.summary), len(self.texts))
             if self.attention.shape != sizes:
                 problem = f"attention {self.attention.shape} of summary sentences to paragraphs, which are {sizes}"
@@ -149,7 +149,7 @@ class GraphPicture:
 
 def page(pictures: Sequence[GraphPicture]) -> str:
     """Return a self-contained HTML page: every document with its picture, texts and weights."""
-    parts = []
+    parts = []  # picture, drawing, links and attended paragraphs of each document
     for picture in pictures:
         svg = draw_svg(picture.weights, picture.texts, picture.summary, picture.attention)
         attended = [""] * len(picture.summary)  # for each sentence of the summary, its paragraphs with the most weight
@@ -187,14 +187,14 @@ def _text_pictures(options: Namespace) -> list[GraphPicture]:
     if options.graph == "topic":
         raise UserError("--graph topic: topics are learned from a corpus; give the --run of a model with that graph")
     parser = load_parser(options.parser) if options.graph == "rst" else None
-    parses = options.parses or default_cache() / "parses"
+    parses = options.parses or default_cache() / "parses"  # folder with a parse of each document
     graph = make_graph(options.graph, parser, parses)
     graph.prepare(documents)  # parses them for `rst`
     return [_picture(options.paragraphs(document), graph) for document in documents]  # `paragraphs`: a `ParagraphRule`
 
 
 def _run_pictures(options: Namespace) -> list[GraphPicture]:
-    """Return graphs of a run's documents: with the ids in `options.id`, or the first with predictions, or the first."""
+    """Return graphs of a run's documents: those in `options.id`, else the first with predictions, else the first."""
     folder = options.run
     data = load_run(folder).data
     if not isinstance(getattr(data, "graph", None), ParagraphGraph):
@@ -210,7 +210,7 @@ def _run_pictures(options: Namespace) -> list[GraphPicture]:
     if missing:
         raise UserError(f"{folder}: no document {missing[0]!r} in its {options.split} split; pass --split")
     documents = [as_document(table[index_of_id[name]]) for name in ids]
-    data.graph.prepare(documents)
+    data.graph.prepare(documents)  # computes what the graph needs, such as parses
     return [_picture(data.paragraphs(document), data.graph, predictions.get(document.id, {})) for document in documents]
 
 
@@ -220,7 +220,7 @@ def _picture(paragraphs: Paragraphs, graph: ParagraphGraph, prediction: Mapping[
         id=paragraphs.id, graph=graph.name, weights=graph(paragraphs), texts=paragraphs.texts,
         summary=prediction.get("summary", []), attention=prediction.get("paragraph_attention"),
         references=paragraphs.document.references,
-        note=f"graph {graph.name}: {len(paragraphs)} of {paragraphs.total} paragraphs",
+        note=f"graph {graph.name}: {len(paragraphs)} of {paragraphs.total} paragraphs",  # total: before the selection
     )  # fmt: skip
 
 
@@ -231,6 +231,6 @@ def _table(picture: GraphPicture, width: int) -> Table:
     for name in ("", "paragraph", "strongest links to"):
         table.add_column(name, no_wrap=name != "paragraph", justify="right" if not name else "left")
     for number, (text, links) in enumerate(zip(picture.texts, strongest_links(picture.weights)), start=1):
-        letters = max(20, width - 46)  # 46: the other columns and borders; on a narrow terminal, lines wrap
+        letters = max(20, width - 46)  # of a paragraph, at least 20 (lines may wrap); 46: other columns, borders
         table.add_row(str(number), Text(shorten(one_line(" ".join(text)), letters)), links)
     return table

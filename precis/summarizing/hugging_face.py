@@ -99,7 +99,7 @@ class HuggingFaceSummarizer:
         task = (getattr(model.config, "task_specific_params", None) or {}).get("summarization", {})
         self.template = self._template(task.get("prefix") or getattr(model.config, "prefix", None) or "", model)
         self.generator = generation.Generator(model, tokenizer, self._card_settings(task, model))
-        self.generator.change(options.generation)
+        self.generator.change(options.generation)  # options win over the card
         self._check_positions()
 
     def _template(self, prefix: str, model: Any) -> str:
@@ -111,13 +111,13 @@ class HuggingFaceSummarizer:
             return read_prompt(CHAT_PROMPT) if self.is_chat else CONTINUED_PROMPT
         if prompt is None:
             return (prefix if self.options.source_prefix is None else self.options.source_prefix) + "{document}"
-        template = prompt if "{document}" in prompt else read_prompt(prompt)  # a text, or the name of a shipped prompt
+        template = prompt if "{document}" in prompt else read_prompt(prompt)  # text of a prompt, or its name or file
         check_fields(prompt, template, {"document": True, "n": False, "query": False})  # only {document} is filled in
         return template
 
     def _card_settings(self, task: Mapping[str, Any], model: Any) -> dict[str, Any]:
-        """Return generation settings in `task`, the model card's section for summarization, with a length limit."""
-        names = vars(model.generation_config).keys() - generation.FIXED  # the suite sets these itself: no sampling
+        """Return the settings of `task`, the card's section for summarization, with a length limit if it has none."""
+        names = vars(model.generation_config).keys() - generation.FIXED  # FIXED: set by the suite, which never samples
         settings = {name: value for name, value in task.items() if name in names}
         limits = model.generation_config.to_dict() | settings  # to see whether a length is set in either
         if model.config.is_encoder_decoder:
@@ -144,7 +144,7 @@ class HuggingFaceSummarizer:
         if output_positions and length > output_positions:
             remedy = f"give --generation.max_new_tokens {output_positions} or less"
             raise UserError(f"summaries of {length} tokens: the model has {output_positions} positions; {remedy}")
-        if limit is not None and limit < len(self.encode("")) + 2:  # at least two tokens of the document
+        if limit is not None and limit < len(self.encode("")) + 2:  # prompt, special tokens and at least 2 more
             raise UserError(f"--max_source {limit}: no room for a document beside the prompt and special tokens")
         output_share = length if self.generator.is_decoder_only else 0  # a decoder continues its input
         if input_positions and limit is not None and limit + output_share > input_positions:
@@ -160,7 +160,7 @@ class HuggingFaceSummarizer:
     def changed(self, settings: Mapping[str, Any]) -> Iterator[None]:
         """Replace generation settings (of transformers or `DecodingOptions`) in a context; a `UserError` if refused."""
         model, before = self.generator.model, self.generator.model.generation_config
-        # `max_length` and `max_new_tokens` are names of one limit, so a new one replaces the other.
+        # `max_length` and `max_new_tokens` are names of one limit: a new one replaces an option with the other name.
         replaced = {generation.OTHER_NAME.get(name) for name in settings}
         others = {name: value for name, value in self.options.generation.items() if name not in replaced}
         try:
@@ -171,7 +171,7 @@ class HuggingFaceSummarizer:
             model.generation_config = before
 
     def encode(self, text: str, **options: Any) -> list[int]:
-        """Return the token ids of a text in the prompt, with special tokens; chat templates ignore the `options`."""
+        """Return token ids of a text in the prompt, with special tokens; chat templates ignore tokenizer `options`."""
         prompt = fill(self.template, {"document": text})
         if self.is_chat:
             messages = [{"role": "user", "content": prompt}]
@@ -182,7 +182,7 @@ class HuggingFaceSummarizer:
         return encoded["input_ids"]
 
     def sources(self, document: Document) -> tuple[list[list[int]], int]:
-        """Return the inputs for a document, a list of token ids for each window, and their tokens before truncation."""
+        """Return a document's inputs, token ids of each window, and their number of tokens before truncation."""
         sentences = document.sentences
         if self.generator.separator is not None:  # PRIMERA: each of several documents ends with the separator
             parts = [[*part[:-1], f"{part[-1]} {generation.SEPARATOR}"] for part in document.parts]
@@ -202,7 +202,7 @@ class HuggingFaceSummarizer:
         windows: list[str] = []
 
         def num_tokens(count: int) -> int:
-            return len(self.encode(" ".join(sentences[:count])))
+            return len(self.encode(" ".join(sentences[:count])))  # `sentences`: those in no window yet
 
         while sentences:
             # The most sentences that fit, at least one; by bisection, since tokenizing hundreds of texts takes long.
@@ -242,7 +242,7 @@ class HuggingFaceSummarizer:
         for answers in self._one_pass([document for document in joined if document.sentences]):
             merged = []
             for second in answers:
-                first = first_pass.pop(second.id)  # which read the document itself
+                first = first_pass.pop(second.id)  # its counts are of the document, not of summaries
                 merged.append(second._replace(windows=first.windows, source_tokens=first.source_tokens))
             yield merged
         yield list(first_pass.values())  # answers whose windows all had empty summaries
@@ -253,9 +253,9 @@ class HuggingFaceSummarizer:
         # For each window of each document, its place (index of the document, of the window), and its token ids.
         places = [(number, window) for number, (windows, _) in enumerate(sources) for window in range(len(windows))]
         prompts = [prompt for windows, _ in sources for prompt in windows]
-        outputs: list[dict[int, generation.Generated]] = [{} for _ in documents]  # by window
+        outputs: list[dict[int, generation.Generated]] = [{} for _ in documents]  # of each document, by window
         for group in groups_by_length([len(prompt) for prompt in prompts], self.options.batch_tokens):
-            complete = []
+            complete = []  # answers whose last window is in this group
             for index, output in zip(group, self.generator.generate([prompts[index] for index in group])):
                 number, window = places[index]
                 outputs[number][window] = output
@@ -290,6 +290,6 @@ def how_read(summary: Summary, long_documents: str) -> str | None:
     windows = summary.extra.get("windows", 1)
     if windows == 1:
         return f"first {read:,} of {total:,} tokens were read" if read < total else None
-    part = f" ({read:,} of {total:,} tokens)" if read < total else ""
+    part = f" ({read:,} of {total:,} tokens)" if read < total else ""  # a longer sentence than a window is cut
     again = ", and the result summarized again" if long_documents == "second_pass" else ""
     return f"read in {windows} windows{part}, whose summaries were joined{again}"

@@ -43,7 +43,7 @@ def graph(arguments: list[str]) -> None:
     add("--id", type=list[str] | None, default=None, help="with --run: documents, by their ids")
     add("--documents", type=int, default=5, help="with --run: number of documents if no ids are given")
     add("--graph", type=GraphName | ParagraphGraph, default="similarity", help="graph between paragraphs")
-    parser.add_class_arguments(ParagraphRule, "paragraphs")
+    parser.add_class_arguments(ParagraphRule, "paragraphs")  # how texts are divided into paragraphs
     add("--parser", type=str, default="default", help=f"for --graph rst: {', '.join(PARSERS)}, or a run folder")
     add("--parses", type=Path | None, default=None, help="for --graph rst: folder of parses; by default in the cache")
     add("--html", type=Path | None, default=None, help="page with a drawing (SVG) of each document")

@@ -52,10 +52,10 @@ def fill(prompt: str, values: Mapping[str, str]) -> str:
 
 
 def read_queries(path: Path, field: str) -> dict[str, str]:
-    """Return the text in a field of each record by `id`; a `UserError` if a record has none, or an id is repeated."""
+    """Return `field` of each record of a file by `id`; a `UserError` if either is missing, or an id occurs twice."""
     queries: dict[str, str] = {}
     for number, row in read_rows(path, ["id", field]):  # number: of the line
-        if isinstance(row, BadRecord):
+        if isinstance(row, BadRecord):  # such as broken JSON
             raise UserError(f"{row.where}: {row.problem}; correct the file")
         name, query = row.get("id"), row.get(field)
         if name is None or not isinstance(query, str) or not query.strip():

@@ -45,26 +45,26 @@ def marked_document(summary: ExtractiveSummary) -> Text:
 def page(summaries: Sequence[ExtractiveSummary], paragraphs: Mapping[str, Sequence[int]] | None = None) -> str:
     """Return a self-contained HTML page: each document with its selected sentences marked, and all scores.
 
-    `paragraphs` has by id the number of sentences in each paragraph of a document, by default a single one. The page
-    counts the sentences after the model's limit, which it has not read.
+    `paragraphs` has by document id the number of sentences in each paragraph; by default there is one paragraph. The
+    page also says how many sentences the model did not read, since they are after its limit.
     """
     from precis.files.figures import html_page  # imports matplotlib
     from precis.files.templates import template
 
-    documents = []
+    documents = []  # summary, paragraphs, number of unread and of all sentences
     for summary in summaries:
         num_read = len(summary.document)
         sizes = (paragraphs or {}).get(summary.id, [num_read])
         total = sum(sizes)  # number of sentences of the document
         ranges = [range(end - size, min(end, num_read)) for size, end in zip(sizes, accumulate(sizes))]
-        # Ranges are empty for paragraphs after the model's limit.
+        # `ranges`: indices of the sentences of each paragraph that were read; empty after the model's limit.
         documents.append((summary, [sentences for sentences in ranges if sentences], total - num_read, total))
     macros = template("precis.summarizing", "pages.html").module
     return html_page("Selected sentences", macros.selected_sentences(documents))
 
 
 def draw_sentence_attention(path: Path, attention: np.ndarray, selected: Sequence[int], title: str) -> None:
-    """Draw attention from sentences (rows) to sentences (columns), [L, L], as a PNG; triangles mark selected rows."""
+    """Draw attention between L sentences, from rows to columns, [L, L], as a PNG; triangles mark selected rows."""
     from precis.files.figures import heat_map, new_figure  # imports matplotlib
 
     side = min(20.0, 3 + len(attention) / 4)  # inches: a quarter for each sentence, and room for the labels
@@ -72,7 +72,7 @@ def draw_sentence_attention(path: Path, attention: np.ndarray, selected: Sequenc
     axes = figure.add_subplot()
     image = heat_map(axes, attention, cmap="Blues", vmin=0)
     numbers = np.asarray(selected) + 1  # heat maps count from 1
-    axes.plot(np.full(len(numbers), 0.5), numbers, "k>", clip_on=False)  # on the left edge, x = 0.5
+    axes.plot(np.full(len(numbers), 0.5), numbers, "k>", clip_on=False)  # x = 0.5: left edge of column 1
     axes.set(xlabel="at sentence", ylabel="attention of sentence")
     axes.set_title(one_line(title), parse_math=False)  # an id may contain "$", which would start a formula
     figure.colorbar(image, ax=axes, label="mean of the heads")
@@ -96,7 +96,7 @@ def show_summaries(
         raise UserError(f"{extractive[0]}: {type(model).__name__} selects no sentences; leave it out")
     if options.heat_map and not hasattr(model, "sentence_attention"):
         raise UserError(f"--heat_map: {type(model).__name__} has no attention between sentences; leave it out")
-    page_summaries, num_heat_maps = [], 0
+    page_summaries, num_heat_maps = [], 0  # summaries for the page, and heat maps drawn so far
     for summary in summaries:
         if options.html:
             page_summaries.append(summary)

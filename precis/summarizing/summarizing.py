@@ -43,7 +43,7 @@ def load_model(
         name: folder of a run or exported model, its name on the hub, or name or folder of a model of Hugging Face.
         checkpoint: another checkpoint of a run than its best one.
         corpus: documents to read; by default the documents of the run.
-        options: options of a model of Hugging Face; a `UserError` if another model has some other than `generation`.
+        options: options of a model of Hugging Face; other models take only `generation`, else a `UserError` is raised.
         changes: changed arguments of a run's DataModule; a model of Hugging Face takes only `cache_dir`,
             `eval_batch_size` and `on_bad_record`.
     """
@@ -55,7 +55,7 @@ def load_model(
         return load_run(folder, checkpoint, corpus=corpus, **changes)
     if checkpoint is not None:
         raise UserError(f"{name}: a model of Hugging Face, which has no other checkpoints; leave {checkpoint} out")
-    changes.pop("max_eval", None)  # a limit that only the config of a run may have
+    changes.pop("max_eval", None)  # a limit on a run's documents; `TextDocuments` reads all
     documents = TextDocuments(corpus, language=options.language, **changes)
     return Run(HuggingFaceSummarizer(str(name), options), documents, config={})  # it was not trained here
 
@@ -63,7 +63,7 @@ def load_model(
 def summarize_all(
     model: Summarizer | HuggingFaceSummarizer, data: SummarizationData | TextDocuments, attention: bool = False
 ) -> Iterator[Summary]:
-    """Yield a summary of each test document, with `attention` also the model's attention between sentences, [L, L]."""
+    """Yield a summary of each test document, with `attention` also the attention between its L sentences, [L, L]."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model.to(device)
     with progress_bar() as progress:
@@ -131,11 +131,11 @@ def print_summaries(options: Namespace, corpus: Corpus, budget: LengthBudget) ->
 def _report_unread(data: SummarizationData) -> None:
     """Print on stderr which documents are truncated, and how many of their units (tokens, sentences, ...) are read."""
     if not data.truncation_limits():
-        return
-    data.truncation[TEST] = []  # as if reported: the DataModule's shares of a corpus say little about a few texts
+        return  # no option limits documents
+    data.truncation[TEST] = []  # prevents the DataModule's own report: shares of a corpus say little about a few texts
     messages = []
     for row in data.features(TEST).select_columns(["id", TRUNCATION]):
-        name, (read, total) = next(iter(row[TRUNCATION].items()))  # such as "source_tokens"; others come after it
+        name, (read, total) = next(iter(row[TRUNCATION].items()))  # the first count, such as "source_tokens"
         if read < total:
             messages.append(f"{printable_line(row['id'])}: first {read} of {total} {name.split('_')[-1]} were read")
     for message in messages[:_MAX_REPORTED]:
@@ -148,8 +148,8 @@ def _report_unread(data: SummarizationData) -> None:
 def _summaries_within(budget: LengthBudget, run: Run, documents: Dataset, options: Namespace) -> Iterator[Summary]:
     """Yield the summaries of a model within a budget; print on stderr what was not read and how many were cut."""
     is_generative, truncated = not hasattr(run.model, "selection"), 0  # extractive models have options of selection
-    with changed_options(run.model, budget.options(run.model) | options.generation):  # explicit settings win
-        if isinstance(run.data, SummarizationData):  # of a trained model; `how_read` reports on models of Hugging Face
+    with changed_options(run.model, budget.options(run.model) | options.generation):  # --generation beats the budget
+        if isinstance(run.data, SummarizationData):  # a trained model's; `how_read` reports for those of Hugging Face
             _report_unread(run.data)
         summaries = summarize_all(run.model, run.data, attention=options.heat_map is not None)
         for document, summary in zip(documents, summaries, strict=True):

@@ -64,8 +64,8 @@ class LengthBudget:
         else:
             minimum, maximum = model.decoding.min_length, model.decoding.max_length
             names = ("min_length", "max_length")
-        maximum = min(maximum, round(TOKENS_PER_WORD * self.words) + 1)  # 1 for the end symbol
-        minimum = min(minimum, self.words // 2, maximum - 1)  # so that a summary may end well within the budget
+        maximum = min(maximum, round(TOKENS_PER_WORD * self.words) + 1)  # an estimate; 1 for the end symbol
+        minimum = min(minimum, self.words // 2, maximum - 1)  # half: a summary may end well within the budget
         return dict(zip(names, (minimum, maximum)))
 
     def selection_options(self) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class LengthBudget:
         remaining = min(limits, default=None)  # number of words until the limit; None without one
         before = list(summary.sentences)
         sentences: list[str] = []
-        for sentence in before[: self.sentences]:
+        for sentence in before[: self.sentences]:  # None: all
             words = sentence.split()
             if remaining is not None and len(words) > remaining:
                 sentences += [" ".join(words[:remaining])] if remaining else []
@@ -95,7 +95,7 @@ class LengthBudget:
         if summary.words is not None:  # tokens of a model that copies; `copied` tells which of them are copies
             # A word may have several tokens ("mill." has two), but words and tokens have the same characters.
             characters = sum(len(word) for sentence in sentences for word in sentence.split())
-            count = bisect_right(list(accumulate(map(len, summary.words))), characters)
+            count = bisect_right(list(accumulate(map(len, summary.words))), characters)  # tokens with these letters
             summary.words = summary.words[:count]
             summary.copied = summary.copied and summary.copied[:count]
         return sentences != before

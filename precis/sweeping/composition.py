@@ -36,8 +36,8 @@ def compose(sweep: Sweep) -> list[Point]:
     """Return all points of a sweep with config (parsed as by `precis fit`) and name; a `UserError` for equal points."""
     parser = fit_parser()
     defaults = _as_dict(parser, parser.get_defaults())
-    by_digest: dict[str, Point] = {}
-    parsed: dict[str, dict[str, Any]] = {}  # by overrides without the seed, since parsing is slow
+    by_digest: dict[str, Point] = {}  # composed points by the digest of their config
+    parsed: dict[str, dict[str, Any]] = {}  # configs by overrides without the seed, since parsing is slow
     for point in points_of(sweep):
         seed = {SEED: point.overrides[SEED]} if sweep.seeds else {}
         without_seed = json.dumps({key: value for key, value in point.overrides.items() if key not in seed})
@@ -71,7 +71,7 @@ def _compose_point(parser: ArgumentParser, sweep: Sweep, point: Point) -> dict[s
     try:
         config = parser.parse_args(arguments)
         check_permitted_names(config)
-        check_written_paths(config, None)  # of outputs; there is no run folder yet
+        check_written_paths(config, None)  # outputs of the config; None: there is no run folder yet
         check_linked(arguments, config)  # refuses data options that those of the model replace
         return _as_dict(parser, config)
     except ArgumentError as error:
@@ -91,7 +91,7 @@ def _without(config: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]
     for key, value in config.items():
         default = defaults.get(key)
         if isinstance(value, dict) and isinstance(default, dict):
-            value, default = _without(value, default), {}  # an empty section is left out
+            value, default = _without(value, default), {}  # {}: an empty section is left out
         if value != default:
             remaining[key] = value
     return remaining
@@ -114,7 +114,7 @@ def check_buildable(configs: Iterable[tuple[str, dict[str, Any]]]) -> None:
 
 
 def _check_config(config: dict[str, Any], checked: set[str]) -> None:
-    """Check a config as `check_buildable` does; `checked` has the parts of earlier configs, which are built once."""
+    """Check a config as `check_buildable` does; `checked` has the parts that were built before, and gets new ones."""
     value_checks.check_ranges(config)
     value_checks.check_no_keys(config)  # API keys and passwords, which the run folder would keep
     if config.get("start_from"):
@@ -135,7 +135,7 @@ def _check_config(config: dict[str, Any], checked: set[str]) -> None:
         with torch.device("meta"):
             build(parts)
     except Exception:  # a wrong value, or an operation that the meta device does not have
-        build(parts)  # with weights: an error now is due to the value
+        build(parts)  # on the CPU; an error here is due to a value
 
 
 def _check_monitors(config: dict[str, Any], callbacks: list[dict[str, Any]]) -> None:
@@ -149,7 +149,7 @@ def _check_monitors(config: dict[str, Any], callbacks: list[dict[str, Any]]) -> 
     for callback in callbacks:
         monitors[f"monitor of {callback['class_path']}"] = (callback.get("init_args") or {}).get("monitor")
     for argument, name in monitors.items():  # argument: for messages; a search's metric becomes `checkpoint.monitor`
-        if str(name).startswith("val/"):
+        if str(name).startswith("val/"):  # only names of validation are known
             check_monitor(argument, name, [f"val/{each}" for each in (*SCORES, *model.validation_names)])
 
 
@@ -160,7 +160,7 @@ def _is_pretrained(model: dict[str, Any]) -> bool:
     names = {key: name for key, name in names.items() if isinstance(name, str) and name not in _FROM_SCRATCH}
     for key, name in names.items():
         if name == MINILM:
-            encoder_path(name)  # raises a `UserError` if its package is not installed
+            encoder_path(name)  # raises a `UserError` if the package that has its weights is not installed
         elif Path(name).is_dir():
             continue
         elif name.count("/") > 1 or name.startswith((".", "/", "~")):  # not NAME or OWNER/NAME, as on the hub

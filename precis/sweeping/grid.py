@@ -60,7 +60,7 @@ class Point:
 
 
 def read_sweep(path: Path) -> Sweep:
-    """Read a sweep file; a `UserError` names its line or key that is wrong."""
+    """Read a sweep file; a `UserError` names the wrong line or key."""
     try:
         content = read_yaml(path, "not a sweep file; it needs base: CONFIG.yaml and grid, zip, points or seeds")
     except OSError as error:
@@ -68,7 +68,7 @@ def read_sweep(path: Path) -> Sweep:
     for key, value in content.items():
         if key not in TYPES:
             raise UserError(f"{path}: unknown key {key!r}; a sweep file has {', '.join(TYPES)}")
-        if not isinstance(value, TYPES[key]) or (not value and key != "after"):  # after: [] only trains
+        if not isinstance(value, TYPES[key]) or (not value and key != "after"):  # after: [] runs only fit
             kind = {str: "a path", dict: "keys with values", list: "a list"}[TYPES[key]]
             raise UserError(f"{path}: {key} must be {kind}, not empty; got {value!r}; give some or leave it out")
     if "base" not in content:
@@ -101,7 +101,7 @@ def _base(path: Path, name: str) -> Path:
     """Return the base config of a sweep file: beside it, in the working folder, or of the suite by its name."""
     for folder in (path.parent, Path()):
         if (folder / name).is_file():
-            return Path(os.path.normpath(folder / name))  # without "..", which would be in points.json
+            return Path(os.path.normpath(folder / name))  # without "..": points.json has it
     try:
         return find_shipped(name, CONFIGS)
     except UserError as error:
@@ -118,7 +118,7 @@ def _row(path: Path, number: int, row: Any) -> tuple[str, dict[str, Any]]:
 
 def _check_keys(sweep: Sweep) -> None:
     """Raise a `UserError` for a key that a sweep may not set or sets twice, or a command that cannot follow `fit`."""
-    keys_of_points = set().union(*(overrides for _, overrides in sweep.rows))  # may override keys of section `set`
+    keys_of_points = set().union(*(overrides for _, overrides in sweep.rows))  # these may override `set`
     places = {"grid": [*sweep.grid], "zip": [*sweep.zipped], "search": [*sweep.search.get("keys", {})]}
     places["seeds"] = [SEED] if sweep.seeds else []  # `places`: keys by section; none of them may be in `set`
     varying = [*keys_of_points, *itertools.chain(*places.values())]
@@ -130,7 +130,7 @@ def _check_keys(sweep: Sweep) -> None:
         if varying.count(key) > 1:
             raise UserError(f"{sweep.path}: {key} varies in two places; keep one of grid, zip, points, seeds")
     for command in sweep.after:
-        if (command.split() or [""])[0] not in {*TRAINING, *COMMANDS} - {"fit", "sweep"}:
+        if (command.split() or [""])[0] not in {*TRAINING, *COMMANDS} - {"fit", "sweep"}:  # [""]: the command is empty
             raise UserError(f"{sweep.path}: after: {command!r} is not a command; for example, use test")
     check_commands(sweep.after, str(sweep.path))
 
@@ -142,7 +142,7 @@ def points_of(sweep: Sweep) -> list[Point]:
     zipped = [dict(zip(sweep.zipped, values)) for values in zip(*sweep.zipped.values())] or [{}]
     seeds = [{SEED: seed} for seed in sweep.seeds] or [{}]
     rows = sweep.rows or [("", {})]  # (name, overrides) of the section `points`; its names are optional
-    keys = {*sweep.grid, *sweep.zipped, *(key for _, overrides in rows for key in overrides)}
+    keys = {*sweep.grid, *sweep.zipped, *(key for _, overrides in rows for key in overrides)}  # all that vary
     points = []
     for grid_values, zipped_values, (name, overrides), seed in itertools.product(grid, zipped, rows, seeds):
         varying = grid_values | zipped_values | ({} if name else overrides)  # the name says what the overrides are
@@ -150,7 +150,7 @@ def points_of(sweep: Sweep) -> list[Point]:
         words += [f"{short_key(key, keys)}={format_value(value)}" for key, value in varying.items()]
         words += [f"seed={value}" for value in seed.values()]
         label = " ".join(words) or sweep.path.stem
-        points.append(Point(label, sweep.fixed | grid_values | zipped_values | overrides | seed))
+        points.append(Point(label, sweep.fixed | grid_values | zipped_values | overrides | seed))  # fixed: `set`
     return points
 
 

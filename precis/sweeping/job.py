@@ -143,7 +143,7 @@ class Running:
         """Lock the run folder, and start the first command with `command` (which runs precis) in an environment."""
         self.job, self.environment, self.command, self.own_session = job, environment, command, own_session
         self.state, self.stage = "running", ""
-        self.stopping = False
+        self.stopping = False  # whether `stop` was called
         self.process: subprocess.Popen  # of the command; none if the run is elsewhere or finished
         job.check_links()
         job.folder.mkdir(parents=True, exist_ok=True)
@@ -151,13 +151,13 @@ class Running:
         if self.lock is None:
             self.state = "elsewhere"
             return
-        self.done: list[str] = read_status(job.folder)["done"]
-        job.prepare()
+        self.done: list[str] = read_status(job.folder)["done"]  # names of the successful commands
+        job.prepare()  # writes its config
         self._next()
 
     def _next(self) -> None:
         """Start the next command, or end if there is none or the run is to stop."""
-        missing = [stage for stage in self.job.stages() if stage[0] not in self.done]
+        missing = [stage for stage in self.job.stages() if stage[0] not in self.done]  # still to run
         if not missing or self.stopping:
             self._end("stopped" if missing else "finished")
             return
@@ -177,7 +177,7 @@ class Running:
         status = self.process.poll() if self.state == "running" else None  # None while the command runs
         if status == 0:
             self.done.append(self.stage)
-            self._record(None)  # no failure
+            self._record(None)  # in status.json: no failure
             self._next()
         elif status is not None and self.stopping:  # by `stop`; not recorded as a failure, so that it runs again
             self._end("stopped")

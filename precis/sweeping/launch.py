@@ -17,7 +17,7 @@ def run_environment(slot: int, slots: int) -> dict[str, str]:
     # `same_suite`: runs import this installation. Inside SLURM, they must not take themselves for tasks of its job.
     environment = {name: value for name, value in same_suite(os.environ).items() if not name.startswith("SLURM_")}
     if slots > 1:
-        environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // slots)))
+        environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // slots)))  # unless it is set
         if listed := os.environ.get("CUDA_VISIBLE_DEVICES"):
             gpus = listed.split(",")
         else:
@@ -25,7 +25,7 @@ def run_environment(slot: int, slots: int) -> dict[str, str]:
 
             gpus = [str(number) for number in range(torch.cuda.device_count())]
         if len(gpus) > 1:
-            # With more slots than GPUs, a slot has no share of its own, and uses a GPU together with another slot.
+            # Every `slots`-th GPU. A slot that would get none, with more slots than GPUs, shares one with another slot.
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus[slot::slots] or [gpus[slot % len(gpus)]])
     return environment
 
@@ -34,7 +34,7 @@ def launch(jobs: Sequence[Job], slots: int = 1, command: Sequence[str] = COMMAND
     """Run unfinished jobs, `slots` at a time; a failure does not stop the others, but raises a `UserError` at the end.
 
     The first Ctrl-C, SIGTERM or SIGHUP asks the runs to save and stop, the second one kills them; then this process
-    exits with status 130, as shells do after Ctrl-C.
+    exits with status 130, as shells do after Ctrl-C. `command` starts precis.
     """
     waiting = deque(job for job in jobs if not is_finished(job))
     running: dict[int, Running] = {}  # by slot
@@ -69,10 +69,10 @@ def launch(jobs: Sequence[Job], slots: int = 1, command: Sequence[str] = COMMAND
 
 
 def _conclude(ended: list[tuple[Job, str]], jobs: Sequence[Job], stopped: bool) -> None:
-    """Print the numbers of jobs by state; raise an error if the launcher was stopped, or a job has not finished."""
+    """Print the numbers of jobs by state, those of `ended` in theirs; raise an error if not all jobs have finished."""
     counts = Counter(state for _, state in ended)
     if len(ended) < len(jobs):
-        counts["waiting"] = len(jobs) - len(ended)
+        counts["waiting"] = len(jobs) - len(ended)  # not started before the launcher was stopped
     number = counted(len(jobs), jobs[0].KIND if jobs else Job.KIND)
     print(f"{number}: {', '.join(f'{count} {state}' for state, count in counts.items())}")
     if stopped:

@@ -54,7 +54,7 @@ def render(arguments: list[str]) -> None:
     jobs = jobs_of(sweep, points, out)
     text = fill_template(template, sweep.path.stem, out, jobs, options["values"])  # `options.values` is a method
     check_buildable((point.label, point.config) for point in points)
-    record(sweep, points, out)
+    record(sweep, points, out)  # writes sweep.yaml and points.json
     for job in jobs:
         job.prepare()  # writes the config into its run folder
     atomic_write(target, text)
@@ -85,7 +85,7 @@ def fill_template(template: Path, sweep: str, folder: Path, jobs: Sequence[Job],
     environment.filters |= {"sh": _shell_word, "kubernetes": lambda text: str(text).replace("$", "$$")}  # $$: escaped
     fields = {
         "sweep": printable_line(sweep),
-        "name": re.sub(r"[^a-z0-9]+", "-", sweep.lower())[:_LONGEST_NAME].strip("-") or "sweep",
+        "name": re.sub(r"[^a-z0-9]+", "-", sweep.lower())[:_LONGEST_NAME].strip("-") or "sweep",  # fit for Kubernetes
         "folder": str(folder),
         "points": [{"index": n, "label": job.label, "folder": str(job.folder)} for n, job in enumerate(jobs)],
         "comment": printable_line,  # a function: text as a part of one line, for comments in the template

@@ -37,7 +37,7 @@ MAX_FAILURES = 3  # trials in a row that fail, after which a worker gives up
 
 
 def compose_search(sweep: Sweep) -> list[Point]:
-    """Return the base of a search, and points at the limits of its keys to check; a `UserError` if one is wrong."""
+    """Return the base of a search as a point, then points at the limits of its keys; a `UserError` if one is wrong."""
     from precis.sweeping.composition import compose_configs  # imports torch and Lightning
 
     section = sweep.search
@@ -71,7 +71,7 @@ def record_search(sweep: Sweep, base: dict[str, Any], out: Path) -> "Search":
     atomic_write(out / BASE, yaml.safe_dump(base, sort_keys=False, allow_unicode=True))
     atomic_write(out / "sweep.yaml", sweep.path.read_text(encoding="utf-8"))
     if not points_file.is_file():  # otherwise it has the trials of an earlier start
-        write_points(sweep, out, [])
+        write_points(sweep, out, [])  # trials are added when they start
     return search
 
 
@@ -88,7 +88,7 @@ def work(arguments: list[str]) -> None:
     folder = out / f"worker-{worker}"
     check_links(folder, out)
     folder.mkdir(exist_ok=True)
-    lock = take_lock(folder / ".work.lock")  # another one than a launcher's, which holds .lock
+    lock = take_lock(folder / ".work.lock")  # a launcher that started this worker holds .lock
     if lock is None:
         raise UserError(f"{folder}: worker {worker} is running already; pass another --worker")
     with received_signals(signal.SIGUSR1, signal.SIGTERM, signal.SIGINT) as received:
@@ -101,7 +101,7 @@ def work(arguments: list[str]) -> None:
 
 
 def _run_trials(search: "Search", worker: int, received: list[int]) -> None:
-    """Run trials until there are no more, a signal is `received`, or several in a row fail, which is a `UserError`."""
+    """Run trials until none is left or a signal is `received`; a `UserError` if `MAX_FAILURES` in a row fail."""
     failures = 0  # in a row
     while not received and failures < MAX_FAILURES:
         with search.locked():
@@ -137,7 +137,7 @@ def _job(search: "Search", number: int, values: dict[str, Any]) -> Job:
     (config,) = compose_configs(sweep, [Point(text, values)])
     with search.locked():  # other workers write points.json, too
         content = read_described(search.out)
-        points = [point for point in content["points"] if point["run"] != name]  # a continued trial is replaced
+        points = [point for point in content["points"] if point["run"] != name]  # a continued trial has an entry
         points.append({"run": name, "label": text, "overrides": values, "config": config})
         content["points"] = sorted(points, key=lambda point: point["run"])
         atomic_write(search.out / "points.json", json.dumps(content, ensure_ascii=False, indent=1) + "\n")
@@ -152,7 +152,7 @@ def _run(job: Job, received: list[int]) -> str | None:
         run = Running(job, os.environ, own_session=False)
         while run.state == "running":
             if received and not run.stopping:
-                # Ctrl-C has reached the run already; a second SIGUSR1 is ignored, a second SIGINT is not.
+                # SIGUSR1, since Ctrl-C has reached the run already, and a second SIGINT would end it without saving.
                 run.stop(signal.SIGUSR1)
             run.poll()
             time.sleep(0.1)  # seconds
@@ -162,15 +162,15 @@ def _run(job: Job, received: list[int]) -> str | None:
     else:  # a signal came while it waited
         return "stopped"
     if run.state == "stopped" or (run.state == "failed" and is_signal_status(run.process.returncode)):
-        return "stopped"
+        return "stopped"  # or a signal ended the run before it reached this worker
     return f"fit failed: {last_line(job.log)}" if run.state == "failed" else None
 
 
 def _report(search: "Search", number: int, values: dict[str, Any]) -> None:
-    """Print how a trial ended, and write the config of the best one so far."""
+    """Print how a trial ended, and write the config of the best one so far to best.yaml."""
     from precis.sweeping.search_report import describe, describe_best  # imports Optuna
 
-    with search.locked():
+    with search.locked():  # other workers write best.yaml, too
         if best := search.best:
             write_best(search, best)
     outcome = describe(search, search.trials[number])

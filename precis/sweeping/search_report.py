@@ -22,14 +22,14 @@ STYLES = {"complete": "green", "pruned": "cyan", "interrupted": "yellow", "faile
 
 def trial_rows(search: Search) -> list[dict[str, Any]]:
     """Return a dict for each trial that was started, as `precis sweep status --json` prints it."""
-    workers = states(search.out, worker_jobs(search.out, 1))  # worker 1, which each launch has, and others by folder
+    workers = states(search.out, worker_jobs(search.out, 1))  # worker 1, and all that have a folder
     active = {worker.job.folder.name for worker in workers if worker.state == "running"}
     described = []
     for trial in search.trials:
         if trial.state == TrialState.WAITING:
-            continue
+            continue  # enqueued, not started
         worker = trial.user_attrs.get("worker")  # its number
-        is_working = is_locked(search.out / f"worker-{worker}" / ".work.lock")  # also if started by hand
+        is_working = is_locked(search.out / f"worker-{worker}" / ".work.lock")  # also for workers started by hand
         unfinished = "running" if f"worker-{worker}" in active or is_working else "interrupted"
         state = STATES.get(trial.state, unfinished)  # `STATES` has those of trials that have ended
         score = trial.value if trial.state == TrialState.COMPLETE else None
@@ -68,8 +68,8 @@ def print_search(search: Search, as_json: bool = False) -> None:
     keys = search.section["keys"]
     table = Table()
     names = [short_key(key, set(keys)) for key in keys]
-    for name in ("trial", "state", search.section["metric"], "validations", *names, ""):
-        layout = {"min_width": len("interrupted")} if name == "state" else {"overflow": "fold"}  # a state is one line
+    for name in ("trial", "state", search.section["metric"], "validations", *names, ""):  # "": best, or a failure
+        layout = {"min_width": len("interrupted")} if name == "state" else {"overflow": "fold"}  # no break in a state
         table.add_column(name, justify="left" if name in ("state", "") else "right", **layout)
     for trial in trials:
         cells = [str(trial["trial"]), trial["state"], _cell(trial["score"]), str(trial["validations"])]

@@ -61,7 +61,7 @@ class Profile:
 
 
 def check_devices(profile: Profile, jobs: Iterable[Job]) -> None:
-    """Raise a `UserError` if a profile has other nodes or tasks than a point's trainer: one task for each device."""
+    """Raise a `UserError` unless a profile has the nodes of each point's trainer and one task for each device."""
     from precis.training.cluster_tasks import number_of_devices  # imports torch
 
     for job in jobs:
@@ -76,7 +76,7 @@ def check_devices(profile: Profile, jobs: Iterable[Job]) -> None:
 
 
 def checked_profile(options: Any) -> Profile:
-    """Return parsed options as a profile; a `UserError` for a line end, which could start a command in the script."""
+    """Return parsed options as a profile; a `UserError` if a value has a line end, which could start a command."""
     profile = Profile(**{field.name: getattr(options, field.name) for field in fields(Profile)})
     values = {"partition": profile.partition, "memory": profile.memory}
     for key, value in profile.directives.items():
@@ -92,7 +92,7 @@ def checked_profile(options: Any) -> Profile:
 
 
 def submit(jobs: Sequence[Job], profile: Profile, folder: Path, name: str) -> dict[str, str]:
-    """Submit jobs as an array, with batch scripts and output in `folder`; return SLURM's job ids by run folder name.
+    """Submit jobs as an array `name`, with batch scripts and output in `folder`; return SLURM's ids by run folder name.
 
     More jobs than SLURM's MaxArraySize are several arrays, each of which waits for the one before, so that
     `concurrency` holds for all. If SLURM refuses one of them, the others are canceled.
@@ -111,7 +111,7 @@ def submit(jobs: Sequence[Job], profile: Profile, folder: Path, name: str) -> di
         job.check_links()
         job.prepare()  # writes the config, before any task reads it
     ids: list[str] = []
-    size = _max_array_size()  # of jobs in an array
+    size = _max_array_size()  # maximum number of jobs in an array
     try:
         for first in range(0, len(jobs), size):
             executor = submitit.SlurmExecutor(folder=folder)
@@ -136,15 +136,15 @@ def _max_array_size() -> int:
 
 
 def _parameters(profile: Profile, name: str, after: str | None) -> dict[str, Any]:
-    """Return a profile with submitit's names of parameters; jobs wait for the array with the job `after`."""
-    root = Path(__file__).parents[2]
+    """Return submitit's parameters for a profile and an array `name`, which waits for the array of job `after`."""
+    root = Path(__file__).parents[2]  # folder that contains precis
     # Jobs import this installation of the suite, and no module from the working folder.
     path = f"export PYTHONSAFEPATH=1 PYTHONPATH={shlex.quote(str(root))}${{PYTHONPATH:+:$PYTHONPATH}}"
     # `signal` sends SIGUSR1 to all tasks before the time limit, so that they save; `requeue` permits requeueing.
     directives = {"signal": f"USR1@{profile.save_seconds}", "requeue": True} | profile.directives
     if after is not None:
         conditions = [directives["dependency"]] if "dependency" in directives else []
-        directives["dependency"] = ",".join([*conditions, f"afterany:{after.partition('_')[0]}"])  # of ARRAY_INDEX
+        directives["dependency"] = ",".join([*conditions, f"afterany:{after.partition('_')[0]}"])  # ARRAY_INDEX
     return {
         "job_name": name,
         "partition": profile.partition,
@@ -155,7 +155,7 @@ def _parameters(profile: Profile, name: str, after: str | None) -> dict[str, Any
         "gpus_per_node": profile.gpus_per_node or None,  # None leaves the option out
         "mem": profile.memory,
         "array_parallelism": profile.concurrency,
-        "wckey": None,  # submitit would name its own
+        "wckey": None,  # by default, submitit sets one
         "stderr_to_stdout": True,
         "setup": [path, *profile.setup],
         # Kill all tasks if one fails, since others would wait for it; and srun does not inherit cores from sbatch.
@@ -170,11 +170,11 @@ def _short(text: str) -> str:
 
 
 def queue(jobs: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Return (state, reason) of jobs in the queue by id, such as ("PENDING", "Priority"); nothing without SLURM."""
+    """Return (state, reason) of jobs in the queue by id, such as ("PENDING", "Priority"); empty without SLURM."""
     ids = {job for job in jobs if job}  # empty for points that were not submitted
     if not ids:
         return {}
-    command = ["squeue", "--noheader", "--array", "--me", "--format=%i|%T|%r"]  # id, state, reason; a line per task
+    command = ["squeue", "--noheader", "--array", "--me", "--format=%i|%T|%r"]  # id|state|reason; --array: of each task
     try:
         process = subprocess.run(command, capture_output=True, text=True, timeout=120)  # seconds
     except FileNotFoundError:
@@ -219,7 +219,7 @@ def _failure(job: Job, rank: int | str) -> Path:
 def _run_first_task(job: Job, received: list[int]) -> str:
     """Run a job's commands as task 0; return finished, stopped or requeued. Signals are added to `received`."""
     run = Running(job, _environment(), COMMAND, own_session=False)
-    failed_task = ""
+    failed_task = ""  # name of another task that failed, such as rank1
     while run.state == "running":
         if is_signal_status(run.process.poll()):
             _wait_for(received)  # the signal has ended the command before it reached this process
@@ -259,7 +259,7 @@ def _run_other_task(job: Job, rank: int, received: list[int]) -> str:
     finished_stages = read_status(job.folder)["done"]
     for name, arguments in job.stages():
         if name in finished_stages or arguments[0] not in MULTI_TASK_COMMANDS:
-            continue
+            continue  # done, or run by task 0 alone
         with (job.folder / f"log.rank{rank}.txt").open("a", encoding="utf-8") as log:
             streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
             process = subprocess.Popen([*COMMAND, *arguments], env=_environment(), **streams)
@@ -272,6 +272,6 @@ def _run_other_task(job: Job, rank: int, received: list[int]) -> str:
         if process.returncode:
             _wait_for(received)  # a signal may have ended the command before it reached this process
             if not received:  # the command failed by itself
-                _failure(job, rank).touch()
+                _failure(job, rank).touch()  # tells task 0
             return "stopped"
     return "finished"

@@ -101,7 +101,7 @@ def _start_search(file: Sweep, out: Path, options: Namespace) -> None:
         profile = checked_profile(options.profile)
         if profile.nodes * profile.tasks_per_node > 1:
             raise UserError("a worker of a search is one task; give --profile.nodes 1 --profile.tasks_per_node 1")
-        check_devices(profile, [Job("base of the search", Path(), base)])  # a job for the check alone
+        check_devices(profile, [Job("base of the search", Path(), base)])  # only for this check, so without a folder
     check_buildable((point.label, point.config) for point in points)
     if options.dry_run:
         print(shlex.join(["precis", "fit", f"--config={file.base}", *flags(file.fixed)]))
@@ -110,7 +110,7 @@ def _start_search(file: Sweep, out: Path, options: Namespace) -> None:
         return
     search = record_search(file, base, out)
     _launch(out, sweep_folder.worker_jobs(out, _num_workers(options)), options)
-    if options.launcher == "local":
+    if options.launcher == "local":  # on SLURM, the search ends after this command
         from precis.sweeping.search_report import print_search
 
         print_search(search)
@@ -135,7 +135,7 @@ def retry(arguments: list[str]) -> None:
     if is_slurm and "profile" in last_launch and not any(word.startswith("--profile") for word in arguments):
         options.profile = sweep_folder.read_profile(out)
     workers = sweep_folder.worker_jobs(out, _num_workers(options)) if is_search(out) else None
-    points = sweep_folder.states(out, workers)
+    points = sweep_folder.states(out, workers)  # None: points of points.json
     jobs = [point.job for point in points if point.state in sweep_folder.TO_RETRY]
     labels = [f"  {printable_line(job.label)}" for job in jobs]
     number = counted(len(points), points[0].job.KIND if points else Job.KIND)  # points, or workers of a search
@@ -156,12 +156,12 @@ def _add_launcher(parser: ArgumentParser, default: str | None) -> None:
 
 def _launch(out: Path, jobs: Sequence[Job], options: Namespace) -> None:
     """Start jobs of the sweep folder `out` on this machine, until all have ended, or submit them to SLURM."""
-    for name in (sweep_folder.LOCK, "slurm"):
+    for name in (sweep_folder.LOCK, "slurm"):  # what a launch writes
         check_links(out / name, out)  # raises a `UserError` if a link leads out of the folder
     if options.launcher == "slurm":
         _submit(out, jobs, checked_profile(options.profile))
     else:
-        _run_here(out, jobs, options.jobs)
+        _run_here(out, jobs, options.jobs)  # number of jobs at a time
 
 
 def _submit(out: Path, jobs: Sequence[Job], profile: Profile) -> None:
@@ -169,9 +169,9 @@ def _submit(out: Path, jobs: Sequence[Job], profile: Profile) -> None:
     missing = [point.job for point in sweep_folder.states(out, jobs) if point.state in sweep_folder.TO_RETRY]
     kind = jobs[0].KIND
     if missing:
-        # Jobs start in another folder. `absolute` follows no links: `submit` refuses links out of the sweep folder.
+        # Absolute, since jobs start in another folder; not resolved, since `submit` has to see links to refuse them.
         absolute = [replace(job, folder=job.folder.absolute()) for job in missing]
-        numbers = submit(absolute, profile, out.resolve() / "slurm", out.resolve().name)  # checked by `_launch`
+        numbers = submit(absolute, profile, out.resolve() / "slurm", out.resolve().name)  # links checked
         sweep_folder.write_launch(out, "slurm", numbers, profile=asdict(profile))
         first = next(iter(numbers.values())).split("_")[0]  # of ARRAY_INDEX
         print(f"submitted {counted(len(missing), kind)} as job {first}, {profile.concurrency} at a time")
@@ -179,12 +179,12 @@ def _submit(out: Path, jobs: Sequence[Job], profile: Profile) -> None:
 
 
 def _run_here(out: Path, jobs: Sequence[Job], slots: int) -> None:
-    """Run jobs on this machine, `slots` at a time, and print the best point of a sweep at the end."""
+    """Run jobs on this machine, `slots` at a time, and print the best point at the end, unless it is a search."""
     lock = take_lock(out / sweep_folder.LOCK)  # while it is held, `status` shows the points as waiting
     if lock is None:
         raise UserError(f"{out}: another launcher is running this sweep; precis sweep status {out} shows it")
     try:
-        sweep_folder.write_launch(out, "local", {}, pid=os.getpid())
+        sweep_folder.write_launch(out, "local", {}, pid=os.getpid())  # {}: no SLURM ids; pid: for `cancel`
         launch(jobs, slots)
     finally:
         release_lock(lock)

@@ -111,7 +111,7 @@ def cancel(arguments: list[str]) -> None:
     if slurm_ids:
         slurm.cancel(slurm_ids)
         print(f"cancelled {counted(len(slurm_ids), 'job')}")
-    if sweep_folder.read_launch(folder)["launcher"] == "local" and is_locked(folder / sweep_folder.LOCK):  # active
+    if sweep_folder.read_launch(folder)["launcher"] == "local" and is_locked(folder / sweep_folder.LOCK):  # alive
         path = folder / sweep_folder.LAUNCH
         content = read_json(path, host=str, pid=int)
         host, process = content["host"], content["pid"]
@@ -144,5 +144,5 @@ def run_point(arguments: list[str]) -> None:
         index = int(text)
     if index >= len(jobs):
         raise UserError(f"{options.folder}: no point {index}; it has {len(jobs)}, from 0")
-    jobs[index].check_links()
-    launch([jobs[index]])  # the only job, so it has the whole machine
+    jobs[index].check_links()  # none may lead out of the sweep folder
+    launch([jobs[index]])  # one job, which has all cores and GPUs

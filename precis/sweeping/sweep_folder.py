@@ -108,7 +108,7 @@ def _state(job: Job, in_slurm: tuple[str, str] | None, launcher_is_active: bool)
     if is_finished(job):
         return "finished", last_metrics(job.folder)
     slurm_state, reason = in_slurm or ("", "")
-    if slurm_state in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "CONFIGURING"):  # in other states, a job runs
+    if slurm_state in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "CONFIGURING"):  # in any other, it runs
         path = job.folder / "requeued.json"
         times = read_json(path, requeued=int)["requeued"] if path.is_file() else 0
         return "queued", reason + (f", requeued {counted(times, 'time')}" if times else "")
@@ -187,7 +187,7 @@ def read_launch(out: Path) -> dict[str, Any]:
     """Return the content of launch.json, with `launcher` (local, slurm, or None before a launch) and `jobs`."""
     path = Path(out) / LAUNCH
     if not path.is_file():
-        return {"launcher": None, "jobs": {}}  # jobs: ids of SLURM by run folder
+        return {"launcher": None, "jobs": {}}  # before a launch
     content = read_json(path, launcher=str | None, jobs=dict[str, str])
     for job_id in content["jobs"].values():  # they become arguments of scancel
         if not _JOB_ID.fullmatch(job_id):
@@ -206,7 +206,7 @@ def read_profile(out: Path) -> Profile:
         raise UserError(f"{path}: {' '.join(str(error).split())}; {REMEDY}") from None
     profile = checked_profile(parsed)
     unchecked = ["setup"] if profile.setup else []  # lines of a batch script
-    unchecked += sorted(set(profile.directives) - _PLAIN_DIRECTIVES)  # such as `wrap`, which is a command
+    unchecked += sorted(set(profile.directives) - _PLAIN_DIRECTIVES)  # `wrap`, for example, is a command
     if unchecked and not is_trusted():
         remedy = f"name a profile with --profile, or pass {FLAG} if you launched this sweep (see SECURITY.md)"
         raise UserError(f"{path}: profile: {unchecked[0]} may run commands; {remedy}")

@@ -18,7 +18,7 @@ def number_of_devices(trainer: Mapping[str, Any]) -> int | None:
     if isinstance(devices, (list, tuple)):
         return len(devices)
     if str(devices) in ("auto", "-1"):
-        return 1 if trainer.get("accelerator") == "cpu" else None
+        return 1 if trainer.get("accelerator") == "cpu" else None  # on CPUs, Lightning's auto is 1
     if "," in str(devices):  # numbers of devices, as in "0,2" or "1,"
         return len([word for word in str(devices).split(",") if word.strip()])
     return int(devices)
@@ -43,7 +43,7 @@ def check_run_dir(environment: Mapping[str, str]) -> None:
 
 def check_tasks(trainer: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> None:
     """Raise a `UserError` if tasks and devices differ: a model would be trained twice, or tasks would wait forever."""
-    environment = os.environ if environment is None else environment  # read now: `datasets` replaces os.environ
+    environment = os.environ if environment is None else environment  # not as a default: `datasets` replaces it
     devices = number_of_devices(trainer) or max(1, torch.cuda.device_count())  # None: all GPUs, or the CPU
     nodes = int(trainer.get("num_nodes") or 1)
     if "TORCHELASTIC_RUN_ID" in environment:
@@ -69,14 +69,14 @@ def _compare(key: str, configured: int, num_started: int, description: str) -> N
 
 
 def trainer_plugins(configured: Any) -> list[Any]:
-    """Return the config's plugins with atomic checkpoints, without Lightning's requeueing; may set a SLURM variable."""
+    """Return the config's plugins, and those that write checkpoints atomically and leave requeueing to the suite."""
     plugins = configured if isinstance(configured, (list, tuple)) else [configured]
-    plugins = [plugin for plugin in plugins if plugin]  # None stands for none
+    plugins = [plugin for plugin in plugins if plugin]  # a config without plugins has None
     if not any(isinstance(plugin, CheckpointIO) for plugin in plugins):
         plugins.append(WholeCheckpoints())  # writes them atomically
     has_environment = any(isinstance(plugin, ClusterEnvironment) for plugin in plugins)
     if not has_environment and in_slurm_step(os.environ) and "TORCHELASTIC_RUN_ID" not in os.environ:  # set by torchrun
         per_node = int(os.environ["SLURM_NTASKS"]) // int(os.environ.get("SLURM_NNODES", 1))
-        os.environ.setdefault("SLURM_NTASKS_PER_NODE", str(per_node))  # Lightning reads it
-        plugins.append(SLURMEnvironment(auto_requeue=False))  # `GracefulStop` requeues, between two steps
+        os.environ.setdefault("SLURM_NTASKS_PER_NODE", str(per_node))  # unless set; Lightning reads it
+        plugins.append(SLURMEnvironment(auto_requeue=False))  # `GracefulStop` requeues, after saving
     return plugins

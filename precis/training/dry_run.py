@@ -64,12 +64,12 @@ class DryRunReport(Callback):
 
     def estimate(self, trainer: Trainer, module: LightningModule) -> dict[str, str]:
         """Return by name the figures of the whole training as texts: parameters, memory, steps and times."""
-        planned, batches_per_step = self.planned, trainer.accumulate_grad_batches
+        planned, batches_per_step = self.planned, trainer.accumulate_grad_batches  # `planned`: Trainer options
         batches = limit_batches(len(trainer.datamodule.train_dataloader()), planned.limit_train_batches)
         # In Lightning, -1 is no limit; if neither epochs nor steps are limited, it trains 1,000 epochs.
         max_steps = inf if planned.max_steps in (None, -1) else planned.max_steps
         default_epochs = 1000 if max_steps == inf else inf
-        max_epochs = {None: default_epochs, -1: inf}.get(planned.max_epochs, planned.max_epochs)
+        max_epochs = {None: default_epochs, -1: inf}.get(planned.max_epochs, planned.max_epochs)  # -1: no limit
         steps_per_epoch = max(1, ceil(batches / batches_per_step))  # the last step of an epoch may have fewer batches
         steps = min(steps_per_epoch * max_epochs, max_steps)
         step_seconds = self._typical_seconds("training") * min(batches_per_step, batches)
@@ -83,7 +83,7 @@ class DryRunReport(Callback):
             "time of a step": f"{step_seconds:.2f} s",
             "training": f"about {format_seconds(steps * step_seconds)}" if isfinite(steps) else "without a limit",
         }
-        if self.seconds["validation"]:
+        if self.seconds["validation"]:  # "at most": batches past `val_summaries` generate nothing and take less time
             batches = limit_batches(len(trainer.datamodule.val_dataloader()), planned.limit_val_batches)
             rows["one validation"] = f"at most {format_seconds(self._typical_seconds('validation') * batches)}"
         return rows

@@ -24,8 +24,8 @@ def job_id(environment: Mapping[str, str] | None = None) -> str | None:
 def requeue(run: Path, progress_file: Path | None = None) -> bool:
     """Requeue the SLURM job of this process, print the outcome, and return whether the job will run again.
 
-    A job that SLURM has canceled or requeued is no longer RUNNING and is left alone. A job makes progress when its
-    `progress_file` is written, the last checkpoint of the run by default; requeued.json counts requeues.
+    A job that SLURM has canceled or requeued is no longer RUNNING and is left alone, as is one without progress, whose
+    `progress_file`, by default the last checkpoint, was not written in several requeues (see requeued.json).
     """
     job = job_id()
     if job is None:
@@ -55,7 +55,7 @@ def _increment_requeues(run: Path, progress_file: Path) -> int:
     if path.is_file():
         earlier = read_json(path, requeued=int, without_progress=int)
     saved_at = progress_file.stat().st_mtime_ns if progress_file.is_file() else 0  # 0: no checkpoint yet
-    has_progress = earlier.get("checkpoint") != saved_at  # "checkpoint": `saved_at` of the last requeue, in ns
+    has_progress = earlier.get("checkpoint") != saved_at  # `saved_at` of the last requeue, in ns; absent at first
     without_progress = 0 if has_progress else earlier["without_progress"] + 1
     counts = {"requeued": earlier["requeued"] + 1, "without_progress": without_progress, "checkpoint": saved_at}
     atomic_write(path, json.dumps(counts) + "\n")

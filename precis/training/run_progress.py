@@ -73,7 +73,7 @@ class ProgressLines(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
-        """Print epoch, batch, step and logged values, if the last line was printed a minute ago."""
+        """Print epoch, batch, step and logged values, if the last line was printed at least a minute ago."""
         if self._is_due():  # reading values more often would make training wait for the device
             batches = f"batch {batch_idx + 1:,} of {trainer.num_training_batches:,}"
             values = f"step {trainer.global_step:,}{_values(trainer, 'train/')}"
@@ -108,7 +108,7 @@ def conclude_training(trainer: Trainer, start: RunStart) -> None:
     score = getattr(checkpoints, "best_model_score", None)  # None if no validation selected a best model
     if score is not None and checkpoints.monitor == "val/rouge1" and isinstance(data, SummarizationData):
         documents = map(as_document, data.documents(VAL).select(range(_num_validated(trainer))))
-        lead = lead_scores(documents, data.language.code)
+        lead = lead_scores(documents, data.language.code)  # of the first sentence of each of these documents
         parts.append(f"best validation {beside_lead(float(score), lead)}")
     elif score is not None:
         parts.append(f"best {checkpoints.monitor} {float(score):.4g}")
@@ -129,7 +129,7 @@ def conclude_scoring(trainer: Trainer, start: RunStart) -> None:
         return
     results = read_json(results_path(writer.path))
     rouge1 = next((value for name, value in results["scores"].items() if name.endswith("/rouge1")), None)
-    if rouge1 is None:
+    if rouge1 is None:  # the documents have no references
         return
     next_commands = {"validate": ["precis", "test", "--run", start.folder], "test": ["precis", "report", start.folder]}
     # Predictions of another corpus, or in a file of --out, are not in the place where these commands look.

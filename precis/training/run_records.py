@@ -33,15 +33,15 @@ from precis.trials.search_folder import is_search, read_search
 
 
 def run_records(start: RunStart, is_summarizer: bool) -> tuple[list[Callback], list[Logger]]:
-    """Return the callbacks and loggers that write the run folder; a discourse parser, for example, is no summarizer."""
+    """Return callbacks and loggers that write the run folder; `is_summarizer` is False for a discourse parser, say."""
     if start.dry_run:
-        return [start.dry_run], []
+        return [start.dry_run], []  # the callback that prints the report
     callbacks: list[Callback] = []
     loggers: list[Logger] = []
     if start.fitting:
         callbacks = [TruncationTable(start.folder)] if is_summarizer else []
         loggers = [RunCSVLogger(start.folder)]
-        callbacks += _training_records(start, is_summarizer, loggers[0])  # checkpoints record how many rows it has
+        callbacks += _training_records(start, is_summarizer, loggers[0])  # `MetricsRecord` counts the logger's rows
     elif is_summarizer:
         callbacks = _test_records(start)
     # A test is logged to the W&B run of the training, if there was one.
@@ -72,11 +72,11 @@ def _training_records(start: RunStart, is_summarizer: bool, logger: RunCSVLogger
 
 
 def _graceful_stop(start: RunStart) -> GracefulStop:
-    """Return the callback that saves a checkpoint on signals, and requeues a SLURM job unless the sweep's task does."""
+    """Return the callback that saves a checkpoint on signals, and requeues a SLURM job unless a sweep's task 0 does."""
     folder, config = start.folder, start.config
-    trust = [FLAG] if needs_trust(config) or any(outside_paths(config, folder)) else []  # `fit` needs --trust again
+    trust = [FLAG] if needs_trust(config) or any(outside_paths(config, folder)) else []  # demanded again by `fit`
     resume = shlex.join(["precis", "fit", "--run", str(folder), *trust])
-    in_job = "SLURM_JOB_ID" in os.environ  # SLURM may send SIGTERM repeatedly, so the callback is patient
+    in_job = "SLURM_JOB_ID" in os.environ  # patient: ignores a second SIGTERM, which SLURM may send
     on_stop = partial(requeue, folder) if in_job and os.environ.get("PRECIS_REQUEUE") != "off" else None
     last = folder / "checkpoints" / "last.ckpt"
     return GracefulStop(last, resume, save_every=config.save_every, patient=in_job, on_stop=on_stop)
@@ -88,7 +88,7 @@ def _test_records(start: RunStart) -> list[Callback]:
     corpus = yaml.safe_load(start.record)["data"]["init_args"]["corpus"]
     is_run = (folder / "config.yaml").is_file()
     run_corpus = read_config(folder)["data"]["init_args"].get("corpus") if is_run else corpus  # no run to compare
-    source = source_name(run_corpus, corpus)  # None if the command reads the run's corpus
+    source = source_name(run_corpus, corpus)  # name of a corpus other than the run's; None for the run's
     path = start.config.out or predictions_path(folder, command, source)
     rank_zero_info(f"predictions: {path}")
     origin = {"command": shlex.join(["precis", *sys.argv[1:]]), "split": SPLITS[command], "corpus": corpus}
@@ -98,7 +98,7 @@ def _test_records(start: RunStart) -> list[Callback]:
 
 
 def describe_checkpoint(path: Path) -> dict[str, Any]:
-    """Print and return the step of a scored checkpoint and its scheduled values, some of which may not be final."""
+    """Print and return the step of a checkpoint to score, and its switches: scheduled values, maybe not final yet."""
     content = read_checkpoint(path)
     switches = {name: Switch(*values) for name, values in content.get("switches", {}).items()}  # such as coverage
     states = [f"{name} {switch}" for name, switch in switches.items()]

@@ -54,12 +54,12 @@ class RunScorer:
 
     def _pool_scores(self, run: Run, documents: list[Document]) -> list[list[float]]:
         """Return for each document the scores of its sentences; documents are batched by length."""
-        # Without references: labels are not needed.
+        # `references` are left out, so that no labels are computed, which are only for training.
         features = [run.data.encode(Document(d.id, d.parts)) | {"id": d.id, "references": []} for d in documents]
         scores = [[0.0] * len(document.sentences) for document in documents]
         for group in groups_by_length([each["length"] for each in features], self.batch_tokens):
             batch = run.data.collate([features[index] for index in group]).to(run.model.device)
             for index, values, is_candidate in zip(group, run.model.sentence_scores(batch), batch.candidates.tolist()):
                 for sentence, value in enumerate(values):  # of the sentences within `max_source`
-                    scores[index][sentence] = value if is_candidate[sentence] else 0.0
+                    scores[index][sentence] = value if is_candidate[sentence] else 0.0  # otherwise too short or long
         return scores

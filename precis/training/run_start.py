@@ -50,17 +50,17 @@ class RunStart:
 def start_run(command: str, config: Namespace, dump: Callable[[Namespace], str], locks: ExitStack) -> RunStart:
     """Choose the run folder, check that the command may write to it, and decide whether training is resumed.
 
-    `dump` returns a config as YAML; afterwards, values for this start only, such as `ckpt_path`, are set in `config`.
+    `dump` returns a config as YAML, for `record`; values for this start only, such as `ckpt_path`, are set afterwards.
     `locks` releases the folder's lock. A `UserError` if the folder has a run that is not resumed, has no run to resume,
     or does not contain an output path of the config; or if the config names a class that configs may not name.
     """
     check_permitted_names(config)
     check_tasks(config.trainer.as_dict())  # that SLURM or torchrun started a process for each device
     folder = config.run_dir = config.run_dir or _new_folder(config)
-    check_written_paths(config, folder, sys.argv[1:])
-    check_links(folder)
+    check_written_paths(config, folder, sys.argv[1:])  # outputs stay in the folder, unless on the command line
+    check_links(folder)  # no link leads out of the folder
     fitting = command == "fit"
-    source = checkpoint_files.source_checkpoint(config) if fitting and config.start_from else None
+    source = checkpoint_files.source_checkpoint(config) if fitting and config.start_from else None  # initial weights
     record = config.clone()
     record.resume = record.dry_run = False  # whoever starts from config.yaml wants a new run
     start = RunStart(command, config, folder, not folder.exists(), record=dump(record), locks=locks, source=source)
@@ -81,7 +81,7 @@ def start_run(command: str, config: Namespace, dump: Callable[[Namespace], str],
 def _new_folder(config: Namespace) -> Path:
     """Return runs/MODEL/TIME, and add it to the arguments of this process as `--run_dir`."""
     if not config.dry_run:  # a dry run writes no folder, so the processes need not agree on one
-        check_run_dir(os.environ)
+        check_run_dir(os.environ)  # refuses several processes
     name = config.model.class_path.rsplit(".", 1)[-1].lower()
     folder = Path("runs") / name / datetime.now().strftime("%Y%m%d-%H%M%S")
     sys.argv.append(f"--run_dir={folder}")  # for the processes that Lightning starts on other devices
@@ -89,7 +89,7 @@ def _new_folder(config: Namespace) -> Path:
 
 
 def _check_command(start: RunStart) -> None:
-    """Raise a `UserError` for `--dry-run` or `--out` with a command without this option, or for a lack of weights."""
+    """Raise a `UserError` for `--dry-run` outside `fit`, `--out` with `fit` or no .jsonl file, or missing weights."""
     config, command = start.config, start.command
     if config.dry_run and not start.fitting:
         raise UserError(f"--dry-run: precis {command} does not have this option; leave it out")
@@ -102,7 +102,7 @@ def _check_command(start: RunStart) -> None:
 
 
 def _lock_and_resume(start: RunStart) -> None:
-    """Lock an existing run folder, set `resume` and `ckpt_path` to use, and delete files of a start to repeat."""
+    """Lock an existing run folder, set `resume` and `ckpt_path`, and delete files of a start that saved nothing."""
     config, folder = start.config, start.folder
     is_first = rank_zero_only.rank == 0
     if is_first:  # the checks would fail on other ranks, which may already see files that rank 0 has written
@@ -126,4 +126,4 @@ def _lock_and_resume(start: RunStart) -> None:
     if is_auto:
         checkpoint_files.end_if_stopped_early(folder, Path(config.ckpt_path))  # exits with status 0
     if (folder / "text").is_dir() and "tokenizer_dir" in config.data.init_args:
-        config.data.init_args.tokenizer_dir = folder / "text"  # its original folder may no longer exist
+        config.data.init_args.tokenizer_dir = folder / "text"  # the folder that the run read it from may be gone

@@ -75,7 +75,7 @@ class PrecisCLI(LightningCLI):
         value_checks.convert_batch_counts(config.trainer)  # 10.0, as it may be parsed, to 10
         value_checks.check_ranges(config)
         value_checks.check_no_keys(config)  # API keys and passwords, which config.yaml would keep
-        check_checkpoint(config)
+        check_checkpoint(config)  # a local file of weights, unless trusted
         check_linked(sys.argv[1:] if args is None else args, config)  # refuses data options that the model's replace
         path = config.ckpt_path
         if path and Path(path).is_file():  # not "best" or "last", which Lightning resolves
@@ -89,19 +89,19 @@ class PrecisCLI(LightningCLI):
         self.start = start_run(self.subcommand, config, partial(parser.dump, skip_none=False), self.locks)
 
     def instantiate_classes(self) -> None:
-        """Build model, data and trainer; a `UserError` names the key of a value that a constructor refuses."""
+        """Build model, data and trainer; a `UserError` names the config key of a value that a constructor refuses."""
         try:
             super().instantiate_classes()
         except UserError:
-            raise  # a subclass of ValueError, one of `REFUSALS`
+            raise  # it needs no explanation; as a ValueError, it is one of `REFUSALS`
         except value_checks.REFUSALS as error:
             raise UserError(value_checks.explain_refusal(error, self.start.config)) from error
         if isinstance(self.model, Summarizer):
-            self.model.check_data(self.datamodule)
-        provide_parsers(self.datamodule)  # sets how data that needs discourse parses loads its parser
+            self.model.check_data(self.datamodule)  # that the model reads its type of batches
+        provide_parsers(self.datamodule)  # lets the data load a discourse parser, if it needs one
 
     def _instantiate_trainer(self, config: dict[str, Any], callbacks: list[Callback]) -> Trainer:
-        """Return the trainer with the config's callbacks, then the run folder's; no loggers if `logger` is False."""
+        """Return the trainer with callbacks of the config, then of the run folder; no loggers if `logger` is False."""
         records, loggers = run_records(self.start, isinstance(self.model, Summarizer))
         if config["enable_progress_bar"] is not False and sys.stdout.isatty():
             progress: Callback = RichProgressBar(leave=False)
@@ -129,7 +129,7 @@ class PrecisCLI(LightningCLI):
         try:
             super()._run_subcommand(subcommand)
         except UserError:
-            raise
+            raise  # it has a message for the user
         except Exception as error:
             files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
             if not any(file.endswith("checkpoint_connector.py") for file in files):  # of Lightning, which restores
@@ -165,14 +165,14 @@ class PrecisCLI(LightningCLI):
             if isinstance(end, SystemExit) and isinstance(end.__context__, KeyboardInterrupt):
                 end.code = 128 + signal.SIGINT  # the status of shells after Ctrl-C; Lightning would exit with 1
             is_lost = isinstance(end, RuntimeError | ConnectionError) and _LOST_CONNECTION.search(str(end))
-            if self.trainer.world_size > 1 and is_lost:
+            if self.trainer.world_size > 1 and is_lost:  # the connection to another process
                 raise UserError(lost_process_message(self.trainer, start.folder)) from end
             raise
         finally:
             if start.config.wandb != "off":
                 wandb.finish()  # upload the remaining metrics and files
             if start.is_new and is_first and self.trainer.global_step == 0:
-                shutil.rmtree(start.folder, ignore_errors=True)
+                shutil.rmtree(start.folder, ignore_errors=True)  # there is nothing to resume or test
         if self.trainer.global_step:
             conclude_training(self.trainer, start)
 
@@ -203,8 +203,8 @@ def command_line(cli_class: type[PrecisCLI]) -> PrecisCLI:
     return cli_class(
         LightningModule,
         LightningDataModule,
-        subclass_mode_model=True,
-        subclass_mode_data=True,
+        subclass_mode_model=True,  # --model names a class
+        subclass_mode_data=True,  # so does --data
         seed_everything_default=1,
         save_config_callback=None,  # `RunRecord` saves the config when training starts, after all checks
         parser_kwargs=options | {name: dict(options) for name in TRAINING},

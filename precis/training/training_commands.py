@@ -87,7 +87,7 @@ def _with_run(arguments: list[str]) -> list[str]:
     if command == "fit":
         return [command, *run_options, "--resume=auto", *options]
     run_options.append("--resume=false")
-    if (Path(folder) / "text").is_dir():
+    if (Path(folder) / "text").is_dir():  # the tokenizer of the run
         run_options.append(f"--data.tokenizer_dir={folder}/text")
     if not any(option.startswith("--ckpt_path") for option in options):
         from lightning_modules.checkpoints import best_checkpoint  # imports torch

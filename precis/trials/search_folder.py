@@ -42,7 +42,7 @@ def read_section(out: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     base = read_yaml(base_path)
     if not isinstance(section, dict):
         raise UserError(f"{path}: no section search; {REMEDY}")
-    check_search(path, section)
+    check_search(path, section)  # also fills in defaults
     checkpoint = base.get("checkpoint")
     if not isinstance(checkpoint, dict) or checkpoint.get("mode") not in MODES.values() or "monitor" not in checkpoint:
         raise UserError(f"{base_path}: checkpoint.monitor and checkpoint.mode are missing; {REMEDY}")

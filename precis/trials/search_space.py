@@ -44,7 +44,7 @@ def check_search(path: Path, section: dict[str, Any]) -> None:
         value = section.get(key)
         if type(value) is not int or value < minimum:  # not `isinstance`, because a bool is an int
             raise UserError(f"{where}: {key} must be a whole number, at least {minimum}; got {value!r}")
-    metric = section.get("metric", "val/")  # without one, it is taken from the base config
+    metric = section.get("metric", "val/")  # without one, the base config has the metric; "val/" passes the check
     if not isinstance(metric, str) or not metric.startswith("val/"):
         raise UserError(f"{where}: metric must be one of the validation, such as val/rouge1; got {metric!r}")
     keys = section.get("keys")
@@ -57,7 +57,7 @@ def check_search(path: Path, section: dict[str, Any]) -> None:
 
 
 def _check_space(where: str, space: Any) -> None:
-    """Raise a `UserError` if a key's distribution, without its `when`, is not `values` or one of `RANGES`, or wrong."""
+    """Raise a `UserError` if a key's distribution, without its `when`, is no valid one of `values` and `RANGES`."""
     space = _with_explicit_kind(space)
     kinds = [name for name in space if name not in ("step", "when")] if isinstance(space, dict) else []
     if len(kinds) != 1 or kinds[0] not in ("values", *RANGES):
@@ -83,7 +83,7 @@ def _check_space(where: str, space: Any) -> None:
 
 
 def _check_condition(where: str, condition: Any, earlier: dict[str, Any]) -> None:
-    """Raise a `UserError` if a condition (`when`) does not map keys to values that their spaces in `earlier` have."""
+    """Raise a `UserError` if a condition (`when`) does not map keys of `earlier` to values that their spaces have."""
     if not isinstance(condition, dict):
         raise UserError(f"{where}: when must map keys of the search to values; got {condition!r}")
     for other, value in condition.items():
@@ -122,7 +122,7 @@ def suggest(trial: "Trial", keys: dict[str, Any]) -> dict[str, Any]:
 
 
 def extreme_points(keys: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return overrides of the config, each with a limit or a choice of one key, to test that models accept them."""
+    """Return overrides of the config, each with one limit or choice of one key, to test that models accept them."""
     points = []
     for key in keys:
         space = _with_explicit_kind(keys[key])

@@ -40,7 +40,7 @@ class Search:
     def __init__(self, out: Path, section: dict[str, Any], base: str | None = None) -> None:
         self.out = Path(out)
         self.section = section
-        self.path = self.out.resolve() / JOURNAL
+        self.path = self.out.resolve() / JOURNAL  # journal of Optuna
         check_links(self.path, self.out)  # a link must not make Optuna write outside the sweep folder
         with _explain_journal_errors(self.path):
             storage = JournalStorage(JournalFileBackend(str(self.path), lock_obj=JournalFileOpenLock(str(self.path))))
@@ -100,7 +100,7 @@ class Search:
         running = [trial for trial in trials if trial.state == TrialState.RUNNING]
         # A worker that is killed between `ask` and `set_user_attr` leaves a trial without a worker, which anyone takes.
         unfinished = [trial for trial in running if trial.user_attrs.get("worker", worker) == worker]
-        started = len([trial for trial in trials if trial.state != TrialState.WAITING])  # all but enqueued ones
+        started = len([trial for trial in trials if trial.state != TrialState.WAITING])  # WAITING: only enqueued
         if not unfinished and started >= self.section["trials"]:
             return None
         number = unfinished[0].number if unfinished else started  # from 0; `ask` starts enqueued ones first
@@ -111,9 +111,9 @@ class Search:
 
     def _sampler(self, number: int) -> optuna.samplers.BaseSampler:
         """Return a sampler seeded by the trial's number: trials differ, a continued trial redraws the same values."""
-        seed = (self.section["seed"] * SEED_STRIDE + number) % 2**32  # NumPy's generator takes 32 bits
+        seed = (self.section["seed"] * SEED_STRIDE + number) % 2**32  # no seed of another search; NumPy takes 32 bits
         if self.section["sampler"] == "tpe":
-            startup = self.section["startup"]
+            startup = self.section["startup"]  # random trials before the first of TPE
             # constant_liar: running trials count as bad ones, so that workers do not try the same region
             return optuna.samplers.TPESampler(seed=seed, n_startup_trials=startup, constant_liar=True)
         return optuna.samplers.RandomSampler(seed=seed)
@@ -141,7 +141,7 @@ class Search:
 
     def end(self, number: int, failure: str | None) -> str:
         """End a trial by its recorded score, or as failed if `failure` says why; return complete, pruned or failed."""
-        attributes = self.trials[number].user_attrs
+        attributes = self.trials[number].user_attrs  # `TrialReport` recorded them
         if failure is None and attributes.get("pruned"):
             self.study.tell(number, state=TrialState.PRUNED)
             return "pruned"
@@ -163,7 +163,7 @@ def _pruner(section: dict[str, Any]) -> optuna.pruners.BasePruner:
         return optuna.pruners.MedianPruner(n_startup_trials=startup, n_warmup_steps=warmup)
     if section["pruner"] == "hyperband":
         return optuna.pruners.HyperbandPruner(min_resource=max(1, warmup))  # Optuna refuses 0; `startup` is not used
-    return optuna.pruners.NopPruner()
+    return optuna.pruners.NopPruner()  # "none"
 
 
 @contextmanager
