@@ -33,7 +33,7 @@ _FROM_SCRATCH = ("small",)  # encoders without pretrained weights
 
 
 def compose(sweep: Sweep) -> list[Point]:
-    """Return all points of a sweep with config (parsed as by `precis fit`) and name; a `UserError` for equal points."""
+    """Return a sweep's points with config (parsed as by `precis fit`) and folder; a `UserError` for equal points."""
     parser = fit_parser()
     defaults = _as_dict(parser, parser.get_defaults())
     by_digest: dict[str, Point] = {}  # composed points by the digest of their config
@@ -135,7 +135,7 @@ def _check_config(config: dict[str, Any], checked: set[str]) -> None:
         with torch.device("meta"):
             build(parts)
     except Exception:  # a wrong value, or an operation that the meta device does not have
-        build(parts)  # on the CPU; an error here is due to a value
+        build(parts)  # with weights; an error here is due to a value
 
 
 def _check_monitors(config: dict[str, Any], callbacks: list[dict[str, Any]]) -> None:
@@ -156,7 +156,7 @@ def _check_monitors(config: dict[str, Any], callbacks: list[dict[str, Any]]) -> 
 def _is_pretrained(model: dict[str, Any]) -> bool:
     """Return whether a model has pretrained parts. Raise `UserError` for a missing folder; warn of a download."""
     values = model.get("init_args") or {}
-    names = {key: get_value(values, key) for key in value_checks.PRETRAINED}
+    names = {key: get_value(values, key) for key in value_checks.PRETRAINED}  # names or folders by option
     names = {key: name for key, name in names.items() if isinstance(name, str) and name not in _FROM_SCRATCH}
     for key, name in names.items():
         if name == MINILM:

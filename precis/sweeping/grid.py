@@ -101,7 +101,7 @@ def _base(path: Path, name: str) -> Path:
     """Return the base config of a sweep file: beside it, in the working folder, or of the suite by its name."""
     for folder in (path.parent, Path()):
         if (folder / name).is_file():
-            return Path(os.path.normpath(folder / name))  # without "..": points.json has it
+            return Path(os.path.normpath(folder / name))  # points.json records it, without ".."
     try:
         return find_shipped(name, CONFIGS)
     except UserError as error:
@@ -142,7 +142,7 @@ def points_of(sweep: Sweep) -> list[Point]:
     zipped = [dict(zip(sweep.zipped, values)) for values in zip(*sweep.zipped.values())] or [{}]
     seeds = [{SEED: seed} for seed in sweep.seeds] or [{}]
     rows = sweep.rows or [("", {})]  # (name, overrides) of the section `points`; its names are optional
-    keys = {*sweep.grid, *sweep.zipped, *(key for _, overrides in rows for key in overrides)}  # all that vary
+    keys = {*sweep.grid, *sweep.zipped, *(key for _, overrides in rows for key in overrides)}  # to abbreviate them
     points = []
     for grid_values, zipped_values, (name, overrides), seed in itertools.product(grid, zipped, rows, seeds):
         varying = grid_values | zipped_values | ({} if name else overrides)  # the name says what the overrides are
@@ -150,7 +150,7 @@ def points_of(sweep: Sweep) -> list[Point]:
         words += [f"{short_key(key, keys)}={format_value(value)}" for key, value in varying.items()]
         words += [f"seed={value}" for value in seed.values()]
         label = " ".join(words) or sweep.path.stem
-        points.append(Point(label, sweep.fixed | grid_values | zipped_values | overrides | seed))  # fixed: `set`
+        points.append(Point(label, sweep.fixed | grid_values | zipped_values | overrides | seed))  # section `set`
     return points
 
 

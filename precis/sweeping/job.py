@@ -35,7 +35,7 @@ class Job:
     after: tuple[str, ...] = ("test",)
 
     def stages(self) -> list[tuple[str, list[str]]]:
-        """Return (name, arguments of `precis`) of the commands, in order; status.json lists them by name."""
+        """Return (name in status.json, arguments of `precis`) of each command: `fit`, which resumes, then `after`."""
         fit = ["fit", f"--config={self.folder}/point.yaml", f"--run_dir={self.folder}", "--resume=auto"]
         fit.append("--trainer.enable_progress_bar=false")  # since the output is a log file
         stages = [("fit", fit)]

@@ -69,7 +69,7 @@ def launch(jobs: Sequence[Job], slots: int = 1, command: Sequence[str] = COMMAND
 
 
 def _conclude(ended: list[tuple[Job, str]], jobs: Sequence[Job], stopped: bool) -> None:
-    """Print the numbers of jobs by state, those of `ended` in theirs; raise an error if not all jobs have finished."""
+    """Print how many `jobs` are in each state, by (job, state) in `ended`; raise an error unless all have finished."""
     counts = Counter(state for _, state in ended)
     if len(ended) < len(jobs):
         counts["waiting"] = len(jobs) - len(ended)  # not started before the launcher was stopped

@@ -59,7 +59,7 @@ def compose_search(sweep: Sweep) -> list[Point]:
 
 
 def record_search(sweep: Sweep, base: dict[str, Any], out: Path) -> "Search":
-    """Write the files of a search, with `base`, the config that trials change; a `UserError` if `out` has another."""
+    """Write base.yaml (`base`, which trials change), sweep.yaml and points.json; a `UserError` for another search."""
     from precis.trials.study import Search  # imports Optuna
 
     points_file = out / "points.json"
@@ -137,7 +137,7 @@ def _job(search: "Search", number: int, values: dict[str, Any]) -> Job:
     (config,) = compose_configs(sweep, [Point(text, values)])
     with search.locked():  # other workers write points.json, too
         content = read_described(search.out)
-        points = [point for point in content["points"] if point["run"] != name]  # a continued trial has an entry
+        points = [point for point in content["points"] if point["run"] != name]  # replaces a continued trial
         points.append({"run": name, "label": text, "overrides": values, "config": config})
         content["points"] = sorted(points, key=lambda point: point["run"])
         atomic_write(search.out / "points.json", json.dumps(content, ensure_ascii=False, indent=1) + "\n")

@@ -144,7 +144,7 @@ def _parameters(profile: Profile, name: str, after: str | None) -> dict[str, Any
     directives = {"signal": f"USR1@{profile.save_seconds}", "requeue": True} | profile.directives
     if after is not None:
         conditions = [directives["dependency"]] if "dependency" in directives else []
-        directives["dependency"] = ",".join([*conditions, f"afterany:{after.partition('_')[0]}"])  # ARRAY_INDEX
+        directives["dependency"] = ",".join([*conditions, f"afterany:{after.partition('_')[0]}"])  # the id of the array
     return {
         "job_name": name,
         "partition": profile.partition,
@@ -217,7 +217,7 @@ def _failure(job: Job, rank: int | str) -> Path:
 
 
 def _run_first_task(job: Job, received: list[int]) -> str:
-    """Run a job's commands as task 0; return finished, stopped or requeued. Signals are added to `received`."""
+    """Run a job's commands as task 0; return finished, stopped or requeued, or raise an error; `received`: signals."""
     run = Running(job, _environment(), COMMAND, own_session=False)
     failed_task = ""  # name of another task that failed, such as rank1
     while run.state == "running":

@@ -38,7 +38,7 @@ def sweep(arguments: list[str]) -> None:
     if name in COMMANDS:
         COMMANDS[name](arguments[1:])
         return
-    similar = get_close_matches(name, COMMANDS, n=1, cutoff=0.7) if name.isalpha() else []  # a typo, not another word
+    similar = get_close_matches(name, COMMANDS, n=1, cutoff=0.7) if name.isalpha() else []  # of a mistyped command
     if similar and not Path(name).exists() and name not in short_names(SWEEPS):  # names of shipped sweeps
         raise UserError(f"precis sweep {name}: neither a command nor a sweep file; did you mean {similar[0]}?")
     start(arguments)
@@ -161,7 +161,7 @@ def _launch(out: Path, jobs: Sequence[Job], options: Namespace) -> None:
     if options.launcher == "slurm":
         _submit(out, jobs, checked_profile(options.profile))
     else:
-        _run_here(out, jobs, options.jobs)  # number of jobs at a time
+        _run_here(out, jobs, options.jobs)  # options.jobs: number at a time
 
 
 def _submit(out: Path, jobs: Sequence[Job], profile: Profile) -> None:
@@ -171,7 +171,7 @@ def _submit(out: Path, jobs: Sequence[Job], profile: Profile) -> None:
     if missing:
         # Absolute, since jobs start in another folder; not resolved, since `submit` has to see links to refuse them.
         absolute = [replace(job, folder=job.folder.absolute()) for job in missing]
-        numbers = submit(absolute, profile, out.resolve() / "slurm", out.resolve().name)  # links checked
+        numbers = submit(absolute, profile, out.resolve() / "slurm", out.resolve().name)  # `_launch` checked slurm/
         sweep_folder.write_launch(out, "slurm", numbers, profile=asdict(profile))
         first = next(iter(numbers.values())).split("_")[0]  # of ARRAY_INDEX
         print(f"submitted {counted(len(missing), kind)} as job {first}, {profile.concurrency} at a time")

@@ -108,7 +108,7 @@ def _state(job: Job, in_slurm: tuple[str, str] | None, launcher_is_active: bool)
     if is_finished(job):
         return "finished", last_metrics(job.folder)
     slurm_state, reason = in_slurm or ("", "")
-    if slurm_state in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "CONFIGURING"):  # in any other, it runs
+    if slurm_state in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "CONFIGURING"):  # in other ones, a job runs
         path = job.folder / "requeued.json"
         times = read_json(path, requeued=int)["requeued"] if path.is_file() else 0
         return "queued", reason + (f", requeued {counted(times, 'time')}" if times else "")
@@ -184,7 +184,7 @@ def read_points(out: Path) -> list[Job]:
 
 
 def read_launch(out: Path) -> dict[str, Any]:
-    """Return the content of launch.json, with `launcher` (local, slurm, or None before a launch) and `jobs`."""
+    """Return launch.json: `launcher` (local, slurm; None before a launch), `jobs` (SLURM ids by run folder), etc."""
     path = Path(out) / LAUNCH
     if not path.is_file():
         return {"launcher": None, "jobs": {}}  # before a launch

@@ -50,7 +50,7 @@ def check_tasks(trainer: Mapping[str, Any], environment: Mapping[str, str] | Non
         per_node, total = (int(environment.get(name, 1)) for name in ("LOCAL_WORLD_SIZE", "WORLD_SIZE"))
         _compare("devices", devices, per_node, "torchrun starts {} processes a node (--nproc-per-node)")
         _compare("num_nodes", nodes, total // per_node, "torchrun runs on {} nodes (--nnodes)")
-    elif in_slurm_step(environment):
+    elif in_slurm_step(environment):  # this process is a task of a SLURM job
         total = int(environment["SLURM_NTASKS"])
         started_nodes = int(environment.get("SLURM_NNODES", 1))
         if total > 1 and "SLURM_STEP_ID" not in environment:  # set by srun

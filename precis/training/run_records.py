@@ -110,7 +110,7 @@ def describe_checkpoint(path: Path) -> dict[str, Any]:
         "checkpoint": str(path),
         "step": content["global_step"],
         "loss_weights": content.get("loss_weights", {}),
-        "switches": {name: list(switch) for name, switch in switches.items()},
+        "switches": {name: list(switch) for name, switch in switches.items()},  # [value, final value]
     }
 
 
@@ -147,7 +147,7 @@ class TrialReport(Callback):
         self.validations += 1
         value = trainer.callback_metrics.get(self.search.section["metric"])
         prune = False
-        if trainer.is_global_zero and value is not None:
+        if trainer.is_global_zero and value is not None:  # None: the metric was not logged
             prune = self.search.report(self.number, float(value), self.validations)
         # All ranks learn the decision of rank 0, since they have to stop at the same step.
         if trainer.strategy.reduce_boolean_decision(prune, all=False) and may_stop_early(trainer):  # past min_epochs

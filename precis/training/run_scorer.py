@@ -53,7 +53,7 @@ class RunScorer:
         return (scores for pool in pools(documents, self.pool) for scores in self._pool_scores(run, pool))
 
     def _pool_scores(self, run: Run, documents: list[Document]) -> list[list[float]]:
-        """Return for each document the scores of its sentences; documents are batched by length."""
+        """Return scores of each document's sentences (see `sentence_scores`); documents are batched by length."""
         # `references` are left out, so that no labels are computed, which are only for training.
         features = [run.data.encode(Document(d.id, d.parts)) | {"id": d.id, "references": []} for d in documents]
         scores = [[0.0] * len(document.sentences) for document in documents]

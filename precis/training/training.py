@@ -145,7 +145,7 @@ class PrecisCLI(LightningCLI):
             self.trainer.fit(model, **arguments)
             return
         start.folder.mkdir(parents=True, exist_ok=True)
-        if is_first and start.is_new and not start.is_locked:  # a folder is locked earlier if it existed before
+        if is_first and start.is_new and not start.is_locked:  # an existing folder is locked already
             start.lock()
             check_unused(start.folder)  # another process may have started to use it meanwhile
         for logger in self.trainer.loggers:
@@ -221,7 +221,7 @@ def fit_parser(command: str = "fit") -> LightningArgumentParser:
 
 
 def lost_process_message(trainer: Trainer, run: Path) -> str:
-    """Return the message of a process that lost another one, with the command that continues the run."""
+    """Return the message of a process that lost its connection to another, with the command that continues the run."""
     resume = next(callback.resume for callback in trainer.callbacks if isinstance(callback, GracefulStop))
     remedy = f"continue with: {resume}" if has_checkpoint(run) else "start the run again"
     return (

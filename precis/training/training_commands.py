@@ -104,7 +104,7 @@ def print_help(command: str, options: list[str]) -> bool:
             print(f"{name:22} {_first_line(package.__name__, name)}")
         print(f"\nprecis {command} {options[0]} NAME lists the options of one")
         if options[0] == "--data.help":
-            print(NOTE)
+            print(NOTE)  # which options of the data a model sets
         return True
     if not {"-h", "--help"} & set(options) or _model_of(options):  # help with `--model NAME` is LightningCLI's
         return False

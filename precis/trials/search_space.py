@@ -100,13 +100,13 @@ def _with_explicit_kind(space: Any) -> Any:
 
 
 def suggest(trial: "Trial", keys: dict[str, Any]) -> dict[str, Any]:
-    """Return values for the keys whose conditions hold; Optuna stores them, so a continued trial has the same ones."""
+    """Return values for `keys` (with distributions) whose conditions hold; a continued trial gets those in Optuna."""
     values: dict[str, Any] = {}
     for key in keys:
         space = _with_explicit_kind(keys[key])
         if any(other not in values or values[other] != value for other, value in space.get("when", {}).items()):
             continue  # the condition does not hold
-        kind = next(name for name in space if name not in ("step", "when"))
+        kind = next(name for name in space if name not in ("step", "when"))  # "values" or a range such as "uniform"
         if kind == "values":
             # Optuna stores no lists or mappings, which choices may be, so it gets them in the form of the command line.
             by_flag = {as_flag(value): value for value in space[kind]}

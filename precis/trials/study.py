@@ -45,7 +45,7 @@ class Search:
         with _explain_journal_errors(self.path):
             storage = JournalStorage(JournalFileBackend(str(self.path), lock_obj=JournalFileOpenLock(str(self.path))))
             study_names = [summary.study_name for summary in storage.get_all_studies()]  # none in a new journal
-            if study_names not in ([], [NAME]):
+            if study_names not in ([], [NAME]):  # NAME: the only study of a search
                 raise UserError(f"{self.path}: of another study, {', '.join(study_names)}; pass another --out")
             create = partial(optuna.create_study, direction=section["direction"])
             open_study = optuna.load_study if study_names else create
@@ -100,7 +100,7 @@ class Search:
         running = [trial for trial in trials if trial.state == TrialState.RUNNING]
         # A worker that is killed between `ask` and `set_user_attr` leaves a trial without a worker, which anyone takes.
         unfinished = [trial for trial in running if trial.user_attrs.get("worker", worker) == worker]
-        started = len([trial for trial in trials if trial.state != TrialState.WAITING])  # WAITING: only enqueued
+        started = len([trial for trial in trials if trial.state != TrialState.WAITING])  # WAITING: not started
         if not unfinished and started >= self.section["trials"]:
             return None
         number = unfinished[0].number if unfinished else started  # from 0; `ask` starts enqueued ones first
@@ -140,7 +140,7 @@ class Search:
                 trial.set_user_attr(name, value)
 
     def end(self, number: int, failure: str | None) -> str:
-        """End a trial by its recorded score, or as failed if `failure` says why; return complete, pruned or failed."""
+        """End a trial by its score, or as failed if `failure` says why; return complete, pruned or failed."""
         attributes = self.trials[number].user_attrs  # `TrialReport` recorded them
         if failure is None and attributes.get("pruned"):
             self.study.tell(number, state=TrialState.PRUNED)
