@@ -100,14 +100,14 @@ def _number_of_layers(sizes: Mapping[str, Any], pattern: str) -> int:
 def _write_run_folder(
     folder: Path, config: dict[str, Any], state: Mapping[str, Tensor], kind: Kind, source: Path
 ) -> None:
-    """Write a run folder with the weights `state` read from `source`; a `UserError` if its model has other shapes."""
+    """Write a run folder with weights `state` of `source`; a `UserError` if a model of `config` has other shapes."""
     module, data = build(config)
     data.tokenizer = data.tokenizer_type.of_checkpoint(data.checkpoint)  # `checkpoint` names the pretrained encoder
     module.set_tokenizer(data.tokenizer)
     if kind == "presumm_abs":  # the only kind that generates: its begin and end symbols differ from the suite's
         state = _with_symbols_of(data.tokenizer, state)
     expected = module.state_dict()
-    for name in sorted(expected.keys() | state.keys()):
+    for name in sorted(expected.keys() | state.keys()):  # weights of either
         shape, expected_shape = (list(w[name].shape) if name in w else "absent" for w in (state, expected))
         if shape != expected_shape:
             problem = f"{name} is {shape} in the file, and {expected_shape} in a model over {data.checkpoint}"
@@ -127,7 +127,7 @@ def _write_run_folder(
 
 def _with_symbols_of(tokenizer: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the weights with rows of the decoder swapped: of the suite's begin and end symbols, and of PreSumm's."""
-    names = ("decoder.embedding.weight", "decoder.output_bias")  # the encoder has its own embedding, which stays
+    names = ("decoder.embedding.weight", "decoder.output_bias")  # the encoder's embedding is separate and stays
     swapped = {name: state[name].clone() for name in names if name in state}
     for token, symbol in _SUMMARY_TOKENS.items():  # symbol: the tokenizer's attribute with the suite's id
         token_id = tokenizer.backend.token_to_id(token)

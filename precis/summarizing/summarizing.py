@@ -132,7 +132,7 @@ def _report_unread(data: SummarizationData) -> None:
     """Print on stderr which documents are truncated, and how many of their units (tokens, sentences, ...) are read."""
     if not data.truncation_limits():
         return  # no option limits documents
-    data.truncation[TEST] = []  # prevents the DataModule's own report: shares of a corpus say little about a few texts
+    data.truncation[TEST] = []  # prevents the DataModule's report: shares of a corpus say little about a few texts
     messages = []
     for row in data.features(TEST).select_columns(["id", TRUNCATION]):
         name, (read, total) = next(iter(row[TRUNCATION].items()))  # the first count, such as "source_tokens"

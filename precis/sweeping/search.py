@@ -59,7 +59,7 @@ def compose_search(sweep: Sweep) -> list[Point]:
 
 
 def record_search(sweep: Sweep, base: dict[str, Any], out: Path) -> "Search":
-    """Write base.yaml (`base`, which trials change), sweep.yaml and points.json; a `UserError` for another search."""
+    """Record a search over `base`, the config that trials change, in `out`; a `UserError` if it has another search."""
     from precis.trials.study import Search  # imports Optuna
 
     points_file = out / "points.json"

@@ -173,14 +173,14 @@ def _submit(out: Path, jobs: Sequence[Job], profile: Profile) -> None:
         absolute = [replace(job, folder=job.folder.absolute()) for job in missing]
         numbers = submit(absolute, profile, out.resolve() / "slurm", out.resolve().name)  # `_launch` checked slurm/
         sweep_folder.write_launch(out, "slurm", numbers, profile=asdict(profile))
-        first = next(iter(numbers.values())).split("_")[0]  # of ARRAY_INDEX
+        first = next(iter(numbers.values())).split("_")[0]  # ARRAY of ARRAY_INDEX
         print(f"submitted {counted(len(missing), kind)} as job {first}, {profile.concurrency} at a time")
     print(f"{counted(len(jobs), kind)}, {len(missing)} submitted; precis sweep status {out} shows their state")
 
 
 def _run_here(out: Path, jobs: Sequence[Job], slots: int) -> None:
     """Run jobs on this machine, `slots` at a time, and print the best point at the end, unless it is a search."""
-    lock = take_lock(out / sweep_folder.LOCK)  # while it is held, `status` shows the points as waiting
+    lock = take_lock(out / sweep_folder.LOCK)  # while held, `status` shows points that have not started as waiting
     if lock is None:
         raise UserError(f"{out}: another launcher is running this sweep; precis sweep status {out} shows it")
     try:

@@ -111,7 +111,7 @@ def cancel(arguments: list[str]) -> None:
     if slurm_ids:
         slurm.cancel(slurm_ids)
         print(f"cancelled {counted(len(slurm_ids), 'job')}")
-    if sweep_folder.read_launch(folder)["launcher"] == "local" and is_locked(folder / sweep_folder.LOCK):  # it runs
+    if sweep_folder.read_launch(folder)["launcher"] == "local" and is_locked(folder / sweep_folder.LOCK):  # active
         path = folder / sweep_folder.LAUNCH
         content = read_json(path, host=str, pid=int)
         host, process = content["host"], content["pid"]

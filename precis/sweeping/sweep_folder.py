@@ -108,7 +108,7 @@ def _state(job: Job, in_slurm: tuple[str, str] | None, launcher_is_active: bool)
     if is_finished(job):
         return "finished", last_metrics(job.folder)
     slurm_state, reason = in_slurm or ("", "")
-    if slurm_state in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "CONFIGURING"):  # in other ones, a job runs
+    if slurm_state in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "CONFIGURING"):  # in other states, a job runs
         path = job.folder / "requeued.json"
         times = read_json(path, requeued=int)["requeued"] if path.is_file() else 0
         return "queued", reason + (f", requeued {counted(times, 'time')}" if times else "")

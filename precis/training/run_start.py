@@ -122,7 +122,7 @@ def _lock_and_resume(start: RunStart) -> None:
                 (folder / name).unlink(missing_ok=True)
     if not config.resume:
         return
-    config.ckpt_path = str(checkpoint_files.resumable(folder, write=is_first))  # rank 0 moves a damaged one out of use
+    config.ckpt_path = str(checkpoint_files.resumable(folder, write=is_first))  # rank 0 renames a damaged last.ckpt
     if is_auto:
         checkpoint_files.end_if_stopped_early(folder, Path(config.ckpt_path))  # exits with status 0
     if (folder / "text").is_dir() and "tokenizer_dir" in config.data.init_args:

@@ -100,7 +100,7 @@ class Search:
         running = [trial for trial in trials if trial.state == TrialState.RUNNING]
         # A worker that is killed between `ask` and `set_user_attr` leaves a trial without a worker, which anyone takes.
         unfinished = [trial for trial in running if trial.user_attrs.get("worker", worker) == worker]
-        started = len([trial for trial in trials if trial.state != TrialState.WAITING])  # WAITING: not started
+        started = len([trial for trial in trials if trial.state != TrialState.WAITING])  # WAITING: only enqueued
         if not unfinished and started >= self.section["trials"]:
             return None
         number = unfinished[0].number if unfinished else started  # from 0; `ask` starts enqueued ones first
