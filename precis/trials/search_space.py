@@ -57,7 +57,7 @@ def check_search(path: Path, section: dict[str, Any]) -> None:
 
 
 def _check_space(where: str, space: Any) -> None:
-    """Raise a `UserError` if a key's distribution, without its `when`, is no valid one of `values` and `RANGES`."""
+    """Raise a `UserError` unless a distribution (`when` aside) is a list of `values` or a valid one of `RANGES`."""
     space = _with_explicit_kind(space)
     kinds = [name for name in space if name not in ("step", "when")] if isinstance(space, dict) else []
     if len(kinds) != 1 or kinds[0] not in ("values", *RANGES):
