@@ -25,7 +25,7 @@ class BestCheckpoint(ModelCheckpoint):
         steps = trainer.estimated_stepping_batches  # infinite without `max_epochs` and `max_steps`
         if self.monitor is None or not isfinite(steps):
             return
-        if pending := _pending(trainer, int(steps) - 1):  # at the last step; steps count from 0
+        if pending := _pending(trainer, int(steps) - 1):  # names of what is not fully on at the last step
             rank_zero_warn(
                 f"this run ends after {counted(int(steps), 'step')}, before everything that it schedules is fully on "
                 f"({pending}): no best checkpoint will be selected; train longer, or schedule it earlier"
@@ -38,7 +38,7 @@ class BestCheckpoint(ModelCheckpoint):
             return
         pending = _pending(trainer, last_step(trainer))
         reason = f"not everything that it schedules was fully on ({pending})" if pending else "no validation came after"
-        if pending or all_switches(trainer, last_step(trainer)):  # empty without schedules: no warning needed
+        if pending or all_switches(trainer, last_step(trainer)):  # no warning if nothing is scheduled
             rank_zero_warn(
                 f"training ended after step {trainer.global_step:,}, and {reason}: there is no best checkpoint, and "
                 "`precis test` scores the last one; train longer, or schedule it earlier"

@@ -11,9 +11,9 @@ from callbacks.schedules import Scheduled, Switch, ramp
 class CoverageAnnealing(Scheduled):
     """Switches coverage on at a step and increases the weight of its loss.
 
-    Before the start, the gate of coverage and the weight of its loss are 0. The parameter w_c exists from the beginning
-    (with zero gradient), so that the optimizer state is complete. Gate and weight are pure functions of the optimizer
-    step, so that a resumed run continues exactly.
+    Before the start, the gate of coverage and the weight of its loss are 0. The parameter w_c, by which attention reads
+    coverage, exists from the beginning (with zero gradient), so that the optimizer state is complete. Gate and weight
+    are pure functions of the optimizer step, so that a resumed run continues exactly.
 
     It has no effect on a model without coverage (`--model.coverage false`).
 
@@ -21,10 +21,10 @@ class CoverageAnnealing(Scheduled):
         start_step: optimizer step at which coverage is switched on.
         start_epoch: epoch (from 0) at which coverage is switched on, as an alternative to `start_step`.
         ramp_steps: steps over which the loss weight grows linearly; 0 switches at once.
-        weight: final lambda (1 in the paper).
+        weight: final weight of the coverage loss, lambda in See et al. 2017 (1 there).
 
     Raises:
-        ValueError: if not exactly one start is given; in training, if the class of the model has no such option.
+        ValueError: if not exactly one start is given; in training, if the class of the model has no option `coverage`.
     """
 
     def __init__(

@@ -40,8 +40,8 @@ class GracefulStop(Checkpoint):
     A signal takes effect at the next point from which a run resumes exactly: the end of an optimizer step (accumulated
     gradients are not part of a checkpoint) or, before and during a validation, its end. After a validation between
     accumulated batches, the optimizer step is completed first. The handler only sets a flag; a second signal ends the
-    process at once, without saving. The exit status is 128 + the number of the signal. Several ranks synchronize every
-    ten steps, so that all stop after the same step.
+    process at once, without saving. The exit status is 128 + the number of the signal. Several ranks exchange signals
+    every ten steps, as each exchange makes them wait for each other, and all stop after the same step.
 
     A scheduler sends signals to each process of a job, possibly repeatedly: with `patient`, a second SIGTERM is
     ignored; a second SIGUSR1 always is.
@@ -76,9 +76,9 @@ class GracefulStop(Checkpoint):
         self.save_every, self.patient, self.on_stop = save_every, patient, on_stop
         self.received: int | None = None  # number of the first signal
         self.stopping = False  # whether a rank has received a signal, so that all ranks stop
-        self._saved = -1  # step of the last checkpoint
+        self._saved = -1  # step of the last checkpoint; -1 before the first
         self._stepped = True  # whether the last training batch ended an optimizer step
-        self._save_after_step = False  # a validation between accumulated batches awaits its checkpoint after the step
+        self._save_after_step = False  # a validation came between accumulated batches: save after their step
         self._ended_early: str | None = None  # reason for early stopping in the last checkpoint
         self._save_at_validation = False  # a checkpoint is due when the validation of this step starts
         self._outstanding = False  # whether the validation of this step is still to be done; kept in checkpoints
@@ -89,7 +89,7 @@ class GracefulStop(Checkpoint):
     def _handle(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal: record the first one, and end the process at the second Ctrl-C or SIGTERM."""
         name, first = signal.Signals(number).name, self.received is None
-        in_worker = os.getpid() != self._process  # a loader process inherits this, but its parent prints and ends it
+        in_worker = os.getpid() != self._process  # a loader process inherits this handler; its parent prints and raises
         if first:
             self.received = number
         if first and not in_worker:
@@ -148,7 +148,7 @@ class GracefulStop(Checkpoint):
         self._raise_max_steps(trainer)
 
     def _raise_max_steps(self, trainer: Trainer) -> None:
-        """Allow a further step for an outstanding validation: without, Lightning would not enter its training loop."""
+        """Raise `max_steps` by 1 for an outstanding validation: at the limit, Lightning would not enter its loop."""
         if not self._outstanding:
             return
         trainer.should_stop = False  # set by a `Timer` that has run out; the validation comes first
@@ -186,7 +186,7 @@ class GracefulStop(Checkpoint):
             self.stopping = self._signal_received(trainer)  # the run ends after a validation, or before the next batch
         is_multiple = self.save_every and trainer.global_step % self.save_every == 0
         due = stepped and (is_multiple or self._save_after_step)
-        # saved here, because by `on_train_end` Lightning counts the epoch as done, even if training ends within it
+        # saved here: a checkpoint of `on_train_end` would count the epoch as done, even if training ends within it
         ends = trainer.should_stop and may_stop_early(trainer)  # after `min_epochs` and `min_steps`
         if due or self.stopping or ends or trainer.global_step == trainer.max_steps:
             self._save_after_step = False
@@ -209,7 +209,7 @@ class GracefulStop(Checkpoint):
         if trainer.state.fn != "fit" or trainer.sanity_checking:
             return
         if not self._stepped:  # between accumulated batches, whose gradients are not part of a checkpoint
-            self._save_after_step = True
+            self._save_after_step = True  # in `on_train_batch_end`
             return
         self._save(trainer)
         if self._signal_received(trainer):

@@ -40,7 +40,7 @@ def advantages(gained: Tensor, credit: Credit, advantage: Advantage) -> Tensor:
 
     The value of a sentence is its gain (`myopic`: equation 14 of Celikyilmaz et al. 2018, biased), or the sum of its
     gain and all later ones (`reward_to_go`, unbiased, because earlier gains do not depend on it). With Q = 1 both are
-    the reward of the whole text. Missing sentences count 0. It is compared with the sentences of the same index:
+    the reward of the whole text. Missing sentences count 0. A value is compared with those at the same sentence index:
 
     - `greedy`: minus the value in the greedy text.
     - `leave_one_out`: minus the mean of the other samples (RLOO, arXiv 2402.14740).
@@ -48,7 +48,8 @@ def advantages(gained: Tensor, credit: Credit, advantage: Advantage) -> Tensor:
       (K - 1) / K of `leave_one_out`.
     - `group`: the same, divided by the standard deviation over the samples (GRPO, arXiv 2402.03300).
 
-    `gained` are gains of sentences of samples, [B, K, Q]; with `greedy`, [B, 1 + K, Q], the greedy text first.
+    `gained` are gains of up to Q sentences in K samples for each of B documents, [B, K, Q]; with `greedy`, the greedy
+    text is first, [B, 1 + K, Q].
     """
     values = gained if credit == "myopic" else gained.flip(-1).cumsum(-1).flip(-1)  # sums from each sentence on
     if advantage == "greedy":
@@ -63,10 +64,10 @@ def advantages(gained: Tensor, credit: Credit, advantage: Advantage) -> Tensor:
 
 
 def clipped_gain(log_probs: Tensor, old_log_probs: Tensor, advantage: Tensor, clip: tuple[float, float]) -> Tensor:
-    """Return min(rho A, clamp(rho, 1 - lower, 1 + upper) A) of each token, with rho = P(token) / P_old(token).
+    """Return min(rho A, clamp(rho, 1 - lower, 1 + upper) A) by token, for A = `advantage` and rho = P / P_old.
 
     See PPO, Schulman et al. 2017 (arXiv 1707.06347, equation 7); separate limits as in DAPO (arXiv 2503.14476). At
-    rho = 1 its gradient is that of A log P(token). All tensors are [B, K, T], for K samples of T tokens.
+    rho = 1 its gradient is that of A log P(token). All tensors are [B, K, T]: T tokens of K samples of B documents.
     """
     ratio = (log_probs - old_log_probs).exp()
     lower, upper = clip
@@ -74,7 +75,7 @@ def clipped_gain(log_probs: Tensor, old_log_probs: Tensor, advantage: Tensor, cl
 
 
 def divergence(log_probs: Tensor, reference: Tensor) -> Tensor:
-    """Return the estimate Q/P - log(Q/P) - 1 of KL(P || Q) at each token, [B, K, T], from log P and log Q.
+    """Return Q/P - log(Q/P) - 1, an estimate of KL(P || Q), from log P (`log_probs`) and log Q (`reference`) by token.
 
     It is k3 of http://joschu.net/blog/kl-approx.html, as in GRPO (arXiv 2402.03300, equation 4): never negative, and
     unbiased for samples of P. Its gradient is, on average over samples of P, that of KL(Q || P) at each token.

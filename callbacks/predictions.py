@@ -86,7 +86,7 @@ class PredictionWriter(Callback):
     def _describe(self, trainer: Trainer) -> None:
         """Write signatures, description of the weights (if any) and mean scores, each file as a whole."""
         scores = {name: float(value) for name, value in trainer.callback_metrics.items()}
-        contents = {  # signatures are the same for `val` and `test`
+        contents = {  # signatures, the settings of ROUGE, are the same for `val` and `test`
             self.path.with_suffix(".signatures.json"): {
                 "sha256": file_digest(self.path), **trainer.lightning_module.rouge["test"].signatures
             },
@@ -97,7 +97,7 @@ class PredictionWriter(Callback):
             },
         }  # fmt: skip
         for path, content in contents.items():
-            if content is not None:
+            if content is not None:  # without a `checkpoint`
                 atomic_write(path, json.dumps(content, indent=1) + "\n")
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:

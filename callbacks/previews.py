@@ -32,19 +32,19 @@ def marked(summary: Summary, opening: str = "[", closing: str = "]") -> str:
     if summary.copied is None or summary.words is None:
         return summary.text
     words_and_marks, inside = [], False
-    for word, copied in zip(summary.words, summary.copied):
+    for word, copied in zip(summary.words, summary.copied):  # whether each word was copied
         if copied != inside:
             words_and_marks.append(opening if copied else closing)
             inside = copied
         words_and_marks.append(word)
-    text = " ".join(words_and_marks + [closing] * inside)
+    text = " ".join(words_and_marks + [closing] * inside)  # ends a run of copied words at the end
     return text.replace(f"{opening} ", opening).replace(f" {closing}", closing)  # no space inside the marks
 
 
 @contextmanager
 def fonts_of_all_scripts() -> Iterator[None]:
-    """Draw characters that Matplotlib's own font lacks with installed fonts, and warn once where none has them."""
-    families = ["sans-serif", *filter(_OTHER_SCRIPTS.search, font_manager.get_font_names())]  # known by name
+    """In the block, draw characters that Matplotlib's font lacks with installed fonts; warn once if none has them."""
+    families = ["sans-serif", *filter(_OTHER_SCRIPTS.search, font_manager.get_font_names())]  # fallbacks, by name
     with warnings.catch_warnings(record=True) as recorded, rc_context({"font.family": families}):
         yield
     # one warning of ours replaces Matplotlib's warning for each missing character; other warnings are issued again
@@ -135,12 +135,12 @@ class Previews(Callback):
                 self._write_samples(folder, samples, loggers)
         for number, attention in enumerate(attentions):
             path = folder / f"{number}.png"
-            draw_attention(path, *attention)
+            draw_attention(path, *attention)  # words of document and summary, attention, coverage
             for logger in loggers:
                 logger.log_image(f"attention/{number}", [str(path)])
 
     def _write_samples(self, folder: Path, rows: list[dict[str, str | float]], loggers: list[WandbLogger]) -> None:
-        """Write the samples of the first documents of a training batch; `rows` are `SelfCritical.last_samples`."""
+        """Write and log samples of the first documents of a training batch, `rows` of `SelfCritical.last_samples`."""
         first_ids = list(dict.fromkeys(row["id"] for row in rows))[: self.documents]
         rows = [row for row in rows if row["id"] in first_ids]
         folder.mkdir(parents=True, exist_ok=True)
@@ -151,7 +151,7 @@ class Previews(Callback):
 
 @contextmanager
 def whole_documents(data: LightningDataModule) -> Iterator[None]:
-    """Truncate documents to the full lengths of validation inside the context, regardless of `LengthCurriculum`."""
+    """Truncate documents to `max_source` and `max_target` inside the context, regardless of `LengthCurriculum`."""
     previous_lengths = getattr(data, "lengths_now", None)
     if previous_lengths is None:  # the DataModule supports no length curriculum
         yield

@@ -23,9 +23,9 @@ class SampleRewards(NamedTuple):
 
 
 def score_samples(reward: Reward, module: Generative, batch: Batch, tokens: Tensor, ends: Tensor) -> SampleRewards:
-    """Return the rewards, on the CPU, of Q prefixes of each sample [B, K, T]; `ends` are their lengths, [B, K, Q].
+    """Return the rewards, on the CPU, of Q prefixes of each sample; `ends` are their lengths, [B, K, Q].
 
-    Raises a `ValueError` if a reward is not finite.
+    `tokens` are K samples for each of B documents, [B, K, T]. Raises a `ValueError` if a reward is not finite.
     """
     B, K, Q = ends.shape
     repeated = tokens.unsqueeze(2).expand(-1, -1, Q, -1).flatten(1, 2)               # [B, K Q, T]
@@ -48,7 +48,7 @@ def score_samples(reward: Reward, module: Generative, batch: Batch, tokens: Tens
         return torch.tensor(rewards, dtype=torch.float64).view(B, K, Q)
 
     if not isinstance(reward, Mixture):
-        return SampleRewards(table(_checked(reward, inputs)), {}, texts)
+        return SampleRewards(table(_checked(reward, inputs)), {}, texts)  # no parts
     columns = [_checked(part, inputs) for part in reward.rewards]
     parts = {name: table(column) for name, column in zip(reward.names, columns)}
     return SampleRewards(table(reward.combine(columns)), parts, texts)
@@ -56,8 +56,8 @@ def score_samples(reward: Reward, module: Generative, batch: Batch, tokens: Tens
 
 def reward_values(rewards: SampleRewards, advantage: Advantage) -> dict[str, float]:
     """Return the values that `SelfCritical` logs for a batch, by name; with `greedy`, the first text is greedy."""
-    total = rewards.total[..., -1]                             # of whole texts, [B, K], or [B, 1 + K] with `greedy`
-    compared = advantages(total.unsqueeze(-1), "summary", advantage).squeeze(-1)     # without the greedy text
+    total = rewards.total[..., -1]      # the last prefix is the whole text: [B, K], or [B, 1 + K] with `greedy`
+    compared = advantages(total.unsqueeze(-1), "summary", advantage).squeeze(-1)     # of samples, [B, K]
     num_samples = compared.shape[1]
     drawn = total[:, -num_samples:]
     values = {
@@ -77,8 +77,8 @@ def reward_values(rewards: SampleRewards, advantage: Advantage) -> dict[str, flo
 
 
 def sample_rows(ids: Sequence[str], rewards: SampleRewards, first_sample: int) -> list[dict[str, str | float]]:
-    """Return rows of `id`, `sample`, `reward` and rewards of a `Mixture`; `first_sample` 1 skips the greedy text."""
-    Q, rows = rewards.total.shape[-1], []
+    """Return rows of `id`, `sample`, `reward` and rewards of a `Mixture`; `first_sample` is 1 to skip a greedy text."""
+    Q, rows = rewards.total.shape[-1], []  # `total` has the rewards of Q prefixes of each text, [B, K, Q]
     for document, document_id in enumerate(ids):
         texts = rewards.texts[document][Q - 1 :: Q]  # whole texts, the last of Q prefixes each
         for k in range(first_sample, len(texts)):
@@ -139,7 +139,7 @@ Waiting = dict[tuple[str, ...], DrawnSamples]  # samples with further updates, b
 
 
 def waiting_state(waiting: Waiting) -> list[dict[str, Any]]:
-    """Return the samples that wait for further updates, of all ranks, as plain values: rank 0 saves them for all."""
+    """Return the samples of all ranks with further updates, as values on the CPU; all ranks must call it."""
     state = []
     for ids, drawn in waiting.items():
         values = {name: float(value) for name, value in drawn.values.items()}  # logged values, some of them tensors

@@ -149,7 +149,7 @@ class SelfCritical(Scheduled):
     @property
     def last_samples(self) -> list[dict[str, str | float]]:
         """The samples of the latest batch with their rewards, see `sample_rows`; empty before the first batch."""
-        first_sample = int(self.advantage == "greedy")  # the greedy text stands before the samples
+        first_sample = int(self.advantage == "greedy")  # 1 if a greedy text stands before the samples
         return sample_rows(*self._last, first_sample=first_sample) if self._last else []
 
     def gamma_at(self, step: int) -> float:
@@ -182,7 +182,7 @@ class SelfCritical(Scheduled):
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Undo the changes of `setup` to the model and the DataModule, which may be used further."""
-        if stage == "fit":
+        if stage == "fit":  # `setup` changes nothing in other stages
             pl_module.extra_terms.pop(TERM, None)  # missing if `setup` raised an error
             pl_module.model_loss_weight = 1.0
             self.reference.module = None  # frees its memory
@@ -207,7 +207,7 @@ class SelfCritical(Scheduled):
         pl_module.loss_weights[TERM] = gamma
         pl_module.model_loss_weight = 1 - gamma
         pl_module.log("train/gamma", gamma, batch_size=1)
-        if self.kl and gamma and self.reference.module is None:
+        if self.kl and gamma and self.reference.module is None:  # gamma is 0 until `start_step`
             self.reference.begin(trainer, pl_module, self.start_step)
         self._began = time.perf_counter()
 
@@ -238,7 +238,7 @@ class SelfCritical(Scheduled):
     def term(self, module: Generative, batch: Batch) -> Tensor:
         """Return the loss term -(1 / K) sum_k sum_t (advantage_kt log P(y_kt) - kl divergence_kt), mean over documents.
 
-        The first update of a batch draws K samples, the next ones use them again, by `clipped_gain`.
+        The first update of a batch of B documents draws K samples, the next ones use them again, by `clipped_gain`.
         """
         options, ids = self.options(module), tuple(batch.ids)
         if ids in self._waiting:
@@ -255,7 +255,7 @@ class SelfCritical(Scheduled):
             gain = clipped_gain(log_probs, drawn.log_probs, drawn.advantage, self.clip)
             unclipped = (log_probs.detach() - drawn.log_probs).exp() * drawn.advantage  # rho A, see `clipped_gain`
             module.step_values["clipped"] = (gain < unclipped).sum() / drawn.lengths.sum()  # share of tokens
-        if self.kl:
+        if self.kl:  # `drawn.reference`: log P of the tokens under the reference model
             kl_estimate = divergence(log_probs, drawn.reference)                     # [B, K, T], 0 at padding
             module.step_values["kl"] = kl_estimate.detach().sum(-1).mean()
             gain = gain - self.kl * kl_estimate * drawn.unmasked  # 0 in samples that `mask_truncated` masks
@@ -272,7 +272,7 @@ class SelfCritical(Scheduled):
         on_host = Samples(samples.tokens.cpu(), samples.lengths.cpu())  # rewards are computed there
         width = int(on_host.lengths.max())                                           # T
         on_host = on_host._replace(tokens=on_host.tokens[..., :width])
-        first_sample = int(self.advantage == "greedy")  # the greedy text stands before the samples
+        first_sample = int(self.advantage == "greedy")  # 1 if a greedy text stands before the samples
         drawn = Samples(samples.tokens[:, first_sample:, :width].contiguous(), samples.lengths[:, first_sample:])
         # log-probabilities are started before rewards are computed on the CPU, so that an accelerator works in parallel
         reference = self.reference.log_probs(batch, drawn, options) if self.kl else None
@@ -314,7 +314,7 @@ class SelfCritical(Scheduled):
             if self._ends is None:
                 self._ends = self._end_ids(module)
             numbers = sentence_numbers(tokens, self._ends)  # index of the sentence of each token, [B, K, T]
-            ends = prefix_lengths(numbers, lengths)                                  # [B, K, Q]
+            ends = prefix_lengths(numbers, lengths)                                  # of up to Q sentences, [B, K, Q]
         rewards = score_samples(self.reward, module, batch, tokens, ends)  # `total`: of Q prefixes
         first_sample = int(self.advantage == "greedy")
         by_sentence = advantages(gains(rewards.total), self.credit, self.advantage)  # [B, K, Q]
@@ -339,7 +339,7 @@ class SelfCritical(Scheduled):
         return torch.tensor(ends, dtype=torch.long)
 
     def _warn_without_signal(self, no_signal: float) -> None:
-        """Warn if the share of documents with equal rewards is high on average over the last `window` batches."""
+        """Warn if, on average over the last `window` batches, at least `NO_SIGNAL` of documents have equal rewards."""
         self._no_signal.append(no_signal)
         mean = sum(self._no_signal) / len(self._no_signal)
         if len(self._no_signal) == self._no_signal.maxlen and mean >= NO_SIGNAL:

@@ -46,9 +46,10 @@ class Batch:
         return replace(self, **{name: function(value) for name, value in values.items() if isinstance(value, Tensor)})
 
     def to(self, device: torch.device | str, non_blocking: bool | None = None) -> Self:
-        """Return a copy on a device, except fields marked `on_host`.
+        """Return a copy on a device; fields marked `on_host` stay in host memory.
 
-        By default, copies to the CPU or MPS are complete on return, and others run in parallel with the program.
+        By default, copies to the CPU or MPS, which the program could read too early, are complete on return; others run
+        in parallel with it.
         """
         if non_blocking is None:  # Lightning calls `to` with the device alone
             non_blocking = torch.device(device).type not in ("cpu", "mps")

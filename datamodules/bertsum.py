@@ -69,17 +69,17 @@ class SentenceData(EncoderData):
         return {
             "tokens": pieces.tokens,
             "starts": pieces.starts,  # index of the first token of each piece
-            "owners": pieces.owners,  # index of its sentence
+            "owners": pieces.owners,  # index of the sentence of each piece
             "sentences": document.sentences[: pieces.sentences],
             "length": len(pieces.tokens),
-            TRUNCATION: counts,
+            TRUNCATION: counts,  # numbers of tokens, sentences and paragraphs: [read, in all] of each
         }
 
     def truncation_limits(self) -> dict[str, str]:
         return text_limits(self.max_source)
 
     def token_fields(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return the fields of `SentenceBatch` from encoded documents."""
+        """Return the fields of `SentenceBatch` from documents as `encode` returns them."""
         # by document: the index of the sentence of each token, and 1 at the first token of each piece
         owner, heads = zip(*(by_token(len(row["tokens"]), row["starts"], row["owners"]) for row in rows))
         return {
@@ -87,7 +87,7 @@ class SentenceData(EncoderData):
             "references": [row["references"] for row in rows],
             "tokens": pad([row["tokens"] for row in rows], self.tokenizer.pad),
             "lengths": torch.tensor([len(row["tokens"]) for row in rows]),
-            "owner": pad(owner, -1),
+            "owner": pad(owner, -1),  # 0 is the first sentence
             "heads": pad(heads).bool(),
         }
 
@@ -158,7 +158,7 @@ class ExtractiveData(SentenceData):
             )
 
     def encode(self, document: Document) -> dict[str, Any]:
-        """Return the features of a document, named as in `ExtractiveBatch`; `gains` are ROUGE scores of sentences."""
+        """Return features as in `ExtractiveBatch`; `shared` lists pairs of sentences with a common trigram."""
         features = super().encode(document)
         sentences = features["sentences"]
         words = [self.language.tokenize(sentence) for sentence in sentences]
@@ -174,7 +174,7 @@ class ExtractiveData(SentenceData):
         return features | {
             "usable": usable,
             "labels": [int(index in chosen) for index in range(len(sentences))],
-            "gains": sentence_scores(candidates, references, language=self.language.code),
+            "gains": sentence_scores(candidates, references, language=self.language.code),  # of each sentence alone
             "shared": [index for pair in pairs_with_common_ngram(words) for index in pair],  # flat pairs, for Arrow
         }
 
@@ -185,11 +185,11 @@ class ExtractiveData(SentenceData):
         return ExtractiveBatch(
             **self.token_fields(rows),
             starts=[row["starts"] for row in rows],
-            mask=torch.arange(width) < counts[:, None],  # [B, L]
+            mask=torch.arange(width) < counts[:, None],  # True at sentences, [B, L]; L is `width`
             candidates=pad([[*map(int, row["usable"])] for row in rows]).bool(),  # sentences that may be selected
             labels=pad([row["labels"] for row in rows]).float(),
             gains=pad([row["gains"] for row in rows], dtype=torch.float),  # ROUGE of each sentence alone
             shared=pair_mask([row["shared"] for row in rows], width),  # pairs that share a trigram
-            layout=layout_features(sentences, self.language.code),  # [B, L, 13]
+            layout=layout_features(sentences, self.language.code),  # 13 features of each sentence, [B, L, 13]
             sentences=sentences,
         )

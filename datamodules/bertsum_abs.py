@@ -33,7 +33,7 @@ class BertSumAbsData(SentenceData):
         corpus: Corpus,
         vocab_size: int = 30_522,
         checkpoint: str | None = "minilm",
-        max_target: int = 140,
+        max_target: int = 140,  # as PreSumm
         **shared: Any,
     ) -> None:
         super().__init__(corpus, vocab_size, checkpoint, **shared)

@@ -60,9 +60,9 @@ class RandomDiscourse(ParserDiscourse):
 
     _table: Tensor | None = None  # codes for the longest document so far or more EDUs, [T, 2 half_width + 1, R]
 
-    def codes(self, parse: DiscourseParse, size: int) -> Tensor:  # of the first `size` EDUs
+    def codes(self, parse: DiscourseParse, size: int) -> Tensor:  # of the first `size` EDUs, uint8 [size, 2b + 1, R]
         if self._table is None or parse.size > len(self._table):
-            num_edus = max(64, 1 << (parse.size - 1).bit_length())  # a power of two, so that the table rarely grows
+            num_edus = max(64, 1 << (parse.size - 1).bit_length())  # 64, 128, ...: the table rarely grows
             self._table = encode(random_ldd(num_edus, self.half_width, len(parse.relations), self.seed))
         half = self.half(parse)
         unused = self.half_width - half  # columns of the table on each side, for pairs that are too far apart
@@ -129,7 +129,7 @@ def document_seed(seed: int, text_digest: str) -> int:
 
 
 def permute_pairs(codes: Tensor, seed: int) -> Tensor:
-    """Permute the codes (`encode`) of a labelled discourse distribution, [E, 2b + 1, R], over the pairs in its band.
+    """Permute the codes (`encode`) of an LDD of E EDUs and R relations, [E, 2b + 1, R], over the pairs in its band.
 
     All permutations are equally likely. The codes of a pair for all relations stay together, so that each relation
     keeps the distribution of its values. The diagonal and pairs outside the document stay zero.
@@ -143,15 +143,15 @@ def permute_pairs(codes: Tensor, seed: int) -> Tensor:
 
 
 def fit_to_size(codes: Tensor, size: int, half_width: int) -> Tensor:
-    """Fit codes, see `permute_pairs`, from F to E EDUs: [F, 2c + 1, R] -> [E, 2b + 1, R], c >= min(b, F - 1).
+    """Fit an LDD's codes, see `permute_pairs`, from F to E EDUs: [F, 2c + 1, R] -> [E, 2b + 1, R], c >= min(b, F - 1).
 
-    A longer one is truncated, a shorter one stretched: EDU i of E gets the values of EDU floor(i F / E) of F. EDUs with
-    the same source EDU get the zeros of its diagonal: they are unrelated. Column b + d of row i is EDUs i and i + d.
+    If F > E, the last EDUs are dropped; else EDU i gets the values of its source, EDU floor(i F / E) of F. EDUs
+    with the same source get the zeros of its diagonal: they are unrelated. Column b + d of row i is EDUs i and i + d.
     """
     source_size, source_half = len(codes), codes.shape[1] // 2  # F and c
-    source_edu = torch.arange(size) * min(source_size, size) // size  # [E]
+    source_edu = torch.arange(size) * min(source_size, size) // size  # floor(i F / E), or i if F > E, [E]
     column_edu = (torch.arange(size)[:, None] + torch.arange(-half_width, half_width + 1)).clamp(0, size - 1)
-    offset = source_edu[column_edu] - source_edu[:, None]  # distance of the source EDUs, [E, 2b + 1], at most b
+    offset = source_edu[column_edu] - source_edu[:, None]  # stretching shortens distances, so at most b, [E, 2b + 1]
     fitted = codes[source_edu[:, None], source_half + offset]  # [E, 2b + 1, R]
     return fitted * inside(size, half_width).unsqueeze(-1)
 

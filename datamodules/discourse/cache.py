@@ -30,8 +30,8 @@ class MissingParse(UserError):
 def parse_key(request: ParseRequest, fingerprint: str, rows: str, band: int) -> str:
     """Return the cache key of a parse: SHA-256 of everything that it depends on.
 
-    These are the text, its sentences, paragraphs and EDUs, the parser (`fingerprint`), the settings of the LDD (`rows`,
-    see `tree_ldd`, and the half-width `band`), and the version of the cache, but not the id of the document.
+    These are the text, its sentences, paragraphs and EDUs, the parser (`fingerprint`), the settings of the discourse
+    distribution (`rows` and half-width `band` of `tree_ldd`) and the cache version, but not the id of the document.
     """
     inputs = [VERSION, fingerprint, rows, band, request.sentences, request.paragraphs, request.edus, request.text]
     return text_digest(json.dumps(inputs))
@@ -78,8 +78,8 @@ class ParseCache:
         paths = set(self.folder.glob("*.safetensors"))
         for path in self._shards.keys() - paths:
             self._forget(path)
-        self._broken = {path: reason for path, reason in self._broken.items() if path in paths}
-        for path in sorted(paths - self._shards.keys() - self._broken.keys()):  # the same order in every process
+        self._broken = {path: reason for path, reason in self._broken.items() if path in paths}  # not removed
+        for path in sorted(paths - self._shards.keys() - self._broken.keys()):  # all processes prefer the same copy
             try:
                 shard = self._shards[path] = shards.read_header(path)
             except FileNotFoundError:  # another process removed it
@@ -114,7 +114,7 @@ class ParseCache:
     def get(self, key: str, id: str | None = None) -> DiscourseParse:
         """Return a parse; its tensors are a private memory map, which loads only the pages that are accessed.
 
-        Without `id`, it has the id of the parsed document, which may be another with the same text.
+        It has the id `id`; by default that of the document that was parsed, maybe another one with the same text.
 
         Raises:
             MissingParse: if the parse is missing or damaged.
@@ -133,7 +133,7 @@ class ParseCache:
         return next(filter(None, (self._read_parse(path, key) for path in paths)), None)
 
     def _read_parse(self, path: Path, key: str) -> DiscourseParse | None:
-        """Return a parse of a shard; None, and ignore the shard, if it is damaged. Verified once per process."""
+        """Return a parse of a shard, verified once per process; None, and ignore the shard, if it is damaged."""
         shard = self._shards[path]
         try:
             parse = shard.read(key)
@@ -180,14 +180,14 @@ class ParseCache:
             raise UserError(f"{self.folder}: {versions}; choose another folder, or remove it to parse again")
 
     def prepare(self) -> None:
-        """Prepare the folder for a writer: write the manifest, remove stale files, rename damaged shards."""
+        """Prepare the folder for a writer: write the manifest, rename damaged shards, remove leftovers of writers."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             text = json.dumps({"format": FORMAT, "version": VERSION}, indent=1) + "\n"
             if not (self.folder / "manifest.json").exists():
                 shards.durable_write(self.folder / "manifest.json", text.encode())
             for path in self._broken:
-                if NAME.fullmatch(path.name):  # not another program's *.safetensors, which `refresh` lists too
+                if NAME.fullmatch(path.name):  # a shard, not another program's *.safetensors, which `refresh` lists too
                     with suppress(FileNotFoundError):  # another process renamed it first
                         path.rename(path.with_name(f"{path.name}.broken"))
             # Write a test file, because permissions do not tell whether the disk is full or read-only.
@@ -224,7 +224,7 @@ class ShardWriter(AbstractContextManager):
         self.flush()
 
     def add(self, key: str, parse: DiscourseParse) -> None:
-        """Add a parse to the buffer, and write a shard if it reaches `seconds` of age, `documents` or `megabytes`.
+        """Add a parse to the buffer; write a shard if it then has `documents` or `megabytes`, or is `seconds` old.
 
         Raises:
             UserError: if the shard cannot be written.

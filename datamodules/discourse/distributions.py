@@ -26,7 +26,7 @@ def inside(size: int, band: int) -> Tensor:
 
 
 def to_dense(band: Tensor) -> Tensor:
-    """Expand the band of an LDD to all pairs of E EDUs, [E, 2b + 1, R] -> [E, E, R]; ValueError if b < E - 1."""
+    """Expand a band of R relations to all pairs of E EDUs, [E, 2b + 1, R] -> [E, E, R]; ValueError if b < E - 1."""
     size, half_width = band.shape[0], band.shape[1] // 2
     if half_width < size - 1:
         raise ValueError(f"a band of {half_width} EDUs to each side does not include all pairs of {size} EDUs")
@@ -46,11 +46,11 @@ def resize(band: Tensor, half_width: int) -> Tensor:
 def encode(p: Tensor) -> Tensor:
     """Encode probabilities in one byte, round(255 sqrt(p)), uint8.
 
-    The error is at most sqrt(p) / 255 + 4e-6. The square root makes the steps between small probabilities small (the
-    smallest positive value is 1.5e-5), since models may use their logarithm.
+    Rounding causes an error of at most sqrt(p) / 255 + 1 / 510^2. The square root makes the steps between small
+    probabilities small (the smallest positive value is 1.5e-5), since models may use their logarithm.
 
     Raises:
-        ValueError: if a value is not a probability.
+        ValueError: if a value is not a probability, apart from an error of at most `ROUNDING`.
     """
     if p.numel() and not (p.min() >= -ROUNDING and p.max() <= 1 + ROUNDING):  # this form also rejects NaN
         raise ValueError(f"an LDD holds probabilities, got values from {p.min():.4g} to {p.max():.4g}")
@@ -115,26 +115,26 @@ def tree_ldd(
 
 
 def tree_gamma(tree: Tensor, size: int, rows: Rows = "side", probability: Tensor | None = None) -> Tensor:
-    """Return gamma of a tree, (1 / E) sum_b,l p(a, b, l) for each EDU a, [E]; p and arguments as in `tree_ldd`."""
+    """Return gamma, (1 / E) sum_b,l p(a, b, l) of each EDU a, [E], for p = `tree_ldd` of the same arguments."""
     start, split, end, nuclearity = tree[:, :4].long().unbind(1)  # each [E - 1]
     value = torch.ones(len(tree)) if probability is None else probability.float()  # of each node, [E - 1]
     change = torch.zeros(size + 1)  # difference between the sums of an EDU and the EDU before it
     # An EDU on a nucleus side of a node is the nucleus of all EDUs on the other side.
-    for ids, first, last, other_side in (
+    for ids, first, last, other_side in (  # `ids`: nuclearities whose left, or right, child is a nucleus
         (_LEFT_NUCLEUS, start, split, end - split),
         (_RIGHT_NUCLEUS, split + 1, end, split + 1 - start),
     ):
         mass = other_side * value * torch.isin(nuclearity, torch.tensor(ids))  # of each EDU first ... last, [E - 1]
         change.index_add_(0, first, mass).index_add_(0, last + 1, mass, alpha=-1)
     gamma = change.cumsum(0)[:size] / size
-    return gamma * nucleus_leaves(tree, size) if rows == "nucleus" else gamma
+    return gamma * nucleus_leaves(tree, size) if rows == "nucleus" else gamma  # 0 for other EDUs
 
 
 def band_gamma(band: Tensor) -> Tensor:
-    """Estimate gamma of each EDU, see `tree_gamma`, from a band: [E, 2b + 1, R] -> [E].
+    """Estimate gamma (`tree_gamma`) of E EDUs from the band of an LDD with R relations: [E, 2b + 1, R] -> [E].
 
-    It is the sum over relations, averaged over the pairs of the band, times (E - 1) / E, since gamma divides the sum
-    over E - 1 other EDUs by E. Exact if the band includes every pair.
+    It is the sum of p over relations, averaged over the pairs of the band, times (E - 1) / E, since gamma divides the
+    sum over E - 1 other EDUs by E. Exact if the band includes every pair.
     """
     size = len(band)
     num_pairs = inside(size, band.shape[1] // 2).sum(1).clamp(min=1).to(band.device)  # [E]; 0 for a single EDU
@@ -142,21 +142,21 @@ def band_gamma(band: Tensor) -> Tensor:
 
 
 def nucleus_leaves(tree: Tensor, size: int) -> Tensor:
-    """Return the mask of EDUs that are a nucleus of their parent, bool [E]; True for a single EDU."""
+    """Return the mask of the `size` EDUs that are a nucleus of their parent, bool [E]; True for a single EDU."""
     is_nucleus = torch.ones(size, dtype=torch.bool)
     start, split, end, nuclearity = tree[:, :4].long().unbind(1)  # each [E - 1]
-    left_leaf, right_leaf = split == start, end == split + 1  # nodes whose left or right child is a single EDU
-    is_nucleus[start[left_leaf]] = torch.isin(nuclearity, torch.tensor(_LEFT_NUCLEUS))[left_leaf]
-    is_nucleus[end[right_leaf]] = torch.isin(nuclearity, torch.tensor(_RIGHT_NUCLEUS))[right_leaf]
+    left_leaf, right_leaf = split == start, end == split + 1  # left child: start ... split; True if it is a single EDU
+    is_nucleus[start[left_leaf]] = torch.isin(nuclearity, torch.tensor(_LEFT_NUCLEUS))[left_leaf]  # NS or NN
+    is_nucleus[end[right_leaf]] = torch.isin(nuclearity, torch.tensor(_RIGHT_NUCLEUS))[right_leaf]  # SN or NN
     return is_nucleus
 
 
 def check_tree(tree: Tensor, size: int, relations: int) -> Tensor:
-    """Return nodes, in any order, unchanged if they are a binary tree over EDUs 0 ... E - 1; else raise ValueError."""
+    """Return nodes, in any order, unchanged if they are a binary tree over `size` EDUs; else raise ValueError."""
     num_nodes = max(0, size - 1)
     if tree.shape != (num_nodes, 5):
         raise ValueError(f"a binary tree over {size} EDUs has nodes [{num_nodes}, 5], got {list(tree.shape)}")
-    start, split, end, nuclearity, relation = tree.long().unbind(1)
+    start, split, end, nuclearity, relation = tree.long().unbind(1)  # left child: EDUs start ... split
     invalid = (start < 0) | (start > split) | (split >= end) | (end >= size)
     invalid |= (nuclearity < 0) | (nuclearity >= len(NUCLEARITIES)) | (relation < 0) | (relation >= relations)
     if invalid.any():
@@ -174,7 +174,7 @@ def check_tree(tree: Tensor, size: int, relations: int) -> Tensor:
 
 
 def random_ldd(size: int, band: int, relations: int, seed: int = 0) -> Tensor:
-    """Return a random LDD (random identical attention), float32 [E, 2b + 1, R], zero on the diagonal and outside.
+    """Return a random LDD for E EDUs and R relations, float32 [E, 2b + 1, R], zero on the diagonal and outside.
 
     Values in [0, 1) depend only on i, j, l and the seed, so they are equal in all documents and for all half-widths.
     """
@@ -182,7 +182,7 @@ def random_ldd(size: int, band: int, relations: int, seed: int = 0) -> Tensor:
     j = i + torch.arange(-band, band + 1)[:, None]  # [E, 2b + 1, 1]
     pairs = _mix_bits(_mix_bits(_mix_bits(torch.tensor(seed) + 1) + i) + j)  # hash of (seed, i, j); _mix_bits(0) is 0
     hashes = _mix_bits(pairs + torch.arange(relations))  # [E, 2b + 1, R], 32 bits
-    values = (hashes >> 8).float() / 2**24  # 24 bits, which float32 represents exactly
+    values = (hashes >> 8).float() / 2**24  # the upper 24 bits, which float32 represents exactly
     return values * inside(size, band).unsqueeze(-1)
 
 

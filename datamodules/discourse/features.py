@@ -51,7 +51,7 @@ def parser_features(
 ) -> ParserFeatures:
     """Return the features of a text with at least one EDU; `name` is its id, and `nodes` is its gold tree, if any.
 
-    Tokens are those of the tokenizer `subwords` of the parser's encoder, or hashed words if it is None.
+    Tokens are those of the tokenizer `subwords` of the parser's encoder, or words by `FEATURES` hashes if it is None.
 
     Raises:
         UserError: if a sentence or a paragraph lies outside the text.
@@ -71,7 +71,7 @@ def parser_features(
         token_edus=align(torch.tensor(offsets).reshape(-1, 2), torch.tensor(edus, dtype=torch.int32)),
         sentence=_unit_of(edus, sentence_starts(request, name)),  # index of the sentence of each EDU, [E]
         paragraph=_unit_of(edus, paragraph_starts),
-        nodes=torch.tensor(nodes, dtype=torch.long).reshape(-1, 4),  # (start, split, end, class); [0, 4] without nodes
+        nodes=torch.tensor(nodes, dtype=torch.long).reshape(-1, 4),  # classes: `label_classes`; [0, 4] without nodes
     )
 
 
@@ -82,7 +82,7 @@ def _unit_of(edus: Sequence[Offsets], unit_starts: Sequence[int]) -> Tensor:
 
 @dataclass
 class ParserBatch(Batch):
-    """Batch of texts with T tokens and N nodes in all, and up to E EDUs each."""
+    """Batch of texts with T tokens and N nodes in all, and up to E EDUs each; a node's class: see `label_classes`."""
 
     digests: list[str]  # digest of each text and its EDUs
     tokens: Tensor  # tokens of all texts, [T] or [T, FEATURES]
@@ -99,7 +99,7 @@ class ParserBatch(Batch):
         """Build a batch; tokens and nodes of all texts are concatenated, features of EDUs are padded with zeros."""
         edu_tokens, nodes = [], []
         for number, text in enumerate(texts):
-            edu_tokens.append(torch.bincount(text.token_edus[text.token_edus >= 0], minlength=text.size))  # [E]
+            edu_tokens.append(torch.bincount(text.token_edus[text.token_edus >= 0], minlength=text.size))  # by EDU
             text_index = torch.full_like(text.nodes[:, :1], number)  # [E - 1, 1]
             nodes.append(torch.cat([text_index, text.nodes], 1))  # (text, start, split, end, class), [E - 1, 5]
         return cls(

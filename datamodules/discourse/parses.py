@@ -47,7 +47,7 @@ class ParseRequest:
 
 @dataclass
 class DiscourseParse:
-    """Discourse structure of a document: EDUs, the best tree, and p(edu_i is the nucleus of edu_j under relation l)."""
+    """Discourse of a document: E EDUs, best tree and LDD: p(edu_i is the nucleus of edu_j under relation l), l of R."""
 
     id: str  # id of the document
     text_digest: str  # digest of the text
@@ -72,10 +72,10 @@ class DiscourseParse:
 
         Args:
             edus: offsets of the EDUs in order, not overlapping, [E, 2]; whitespace at their ends is stripped.
-            tree: nodes of the best tree, [E - 1, 5], in any order.
+            tree: nodes (start, split, end, nuclearity, relation) of the best tree, [E - 1, 5], in any order.
             band: band of the LDD, float [E, 2b + 1, R] on any device; values on the diagonal and outside the document
                 are ignored, a half-width above E - 1 is reduced to it.
-            rows: EDUs with p above 0: on a nucleus `side` of a node, or only each `nucleus` of its parent (`tree_ldd`).
+            rows: EDUs i with p > 0: all on the nucleus `side` of a node, or of these each `nucleus` of its own parent.
             gamma: importance of each EDU, [E]; computed by default from the band, which must then include every pair.
 
         Raises:
@@ -124,7 +124,7 @@ class DiscourseParse:
         Entry [i, b + d, l] is p(edu_i, edu_(i + d), l), zero for d = 0 and outside the document.
 
         Args:
-            variant: `full`, the distribution over trees; `one_best`, the LDD of the best tree, zeros and ones.
+            variant: `full`, the distribution over trees; `one_best`, the LDD of the best tree with the same `rows`.
 
         Raises:
             ValueError: with `full`, if the stored band lacks pairs of the document within the half-width.
@@ -191,7 +191,7 @@ def validate_gamma(gamma: Tensor | None, size: int) -> Tensor:
 
 
 def strip_edus(edus: Tensor, text: str) -> Tensor:
-    """Strip whitespace at the ends of EDUs, [E, 2]; raise ValueError without EDUs, or if one is empty or misplaced."""
+    """Strip whitespace at the ends of EDUs, offsets [E, 2] in `text`; ValueError without, or for an invalid, EDU."""
     if not len(edus):
         raise ValueError("there is no EDU; leave empty documents out")
     stripped, previous_end = [], 0

@@ -67,7 +67,7 @@ def validate_document(document: TreebankDocument, where: str) -> TreebankDocumen
 
 
 def _check_offsets(offsets: list[Offsets], name: str, length: int, location: str) -> None:
-    """Raise TreebankError if offsets are empty, overlap, or lie outside the `length` characters of the text."""
+    """Raise TreebankError if offsets of the field `name` are empty, overlap, or leave a text of `length` characters."""
     end_before = 0
     for number, (start, end) in enumerate(offsets):
         described = f"{location}: {name}[{number}] is characters {start} to {end}"
@@ -92,7 +92,7 @@ def join_edus(texts: list[str]) -> tuple[str, list[Offsets]]:
 
 
 def in_language(document: TreebankDocument, code: str) -> TreebankDocument:
-    """Add sentences, by rules of its language, to a document that has none; English is left to `sentence_starts`."""
+    """Add sentences, by the rules of language `code`, to a document without; for English, `sentence_starts` does so."""
     language = language_of(code)
     if language.is_english or document.sentences:
         return document

@@ -45,11 +45,11 @@ def read(text: str, name: str) -> list[TreebankDocument]:
 
     The text is that of words, or of ranges such as `1-2`, followed by a space unless SpaceAfter=No; a paragraph
     (`# newpar`) begins on a new line. The tree is built from dependencies and depths (the order of attachment to a
-    head); secondary edges (after a semicolon) and signals are ignored.
+    head); secondary edges (after a semicolon) and signals (the words that show a relation) are ignored.
 
     Raises:
         TreebankError: if a line does not have 10 columns, `Discourse=` is missing, invalid, without a depth or not
-            numbered consecutively, all words are `_`, or the dependencies are not a tree; the message has the line.
+            numbered consecutively, all words are blanked out (`_`), or dependencies are not a tree; it names the line.
     """
     documents = []
     reading = _Reading(f"{name}:1", PurePath(name.removesuffix(".gz")).stem)  # the text and edges of a document so far
@@ -93,7 +93,7 @@ def _document(reading: _Reading) -> TreebankDocument:
 
 
 def _read_word(line: str, where: str, reading: _Reading) -> None:
-    """Read the line of a word, of a range of words, or of an empty node, which is ignored."""
+    """Add the line of a word or a range of words to `reading`; the line of an empty node is ignored."""
     columns = line.split("\t")
     if len(columns) != COLUMNS:
         raise TreebankError(f"{where}: {len(columns)} columns instead of {COLUMNS}; separate them by tabs")
@@ -108,12 +108,12 @@ def _read_word(line: str, where: str, reading: _Reading) -> None:
     for entry in misc:
         if entry.startswith("Discourse="):  # this word begins an EDU
             edu_number = len(reading.edges) + 1
-            reading.edges.append((start, where, _edge(entry, where, edu_number)))
+            reading.edges.append((start, where, _edge(entry, where, edu_number)))  # first character, line, match
 
 
 def _add_word(identifier: str, form: str, space_after: str, reading: _Reading) -> int:
-    """Append a word or a range such as `1-2`, but not the words inside a range; return the index of its start."""
-    if identifier.isdecimal() and int(identifier) <= reading.range_end:
+    """Append a word or a range such as `1-2` to `reading`, not the words inside a range; return its first character."""
+    if identifier.isdecimal() and int(identifier) <= reading.range_end:  # a word inside a range
         start = min(reading.range_start + reading.inner, len(reading.text) - 1)  # words may be longer than their range
         reading.inner += len(form)
         return start
@@ -132,7 +132,7 @@ def _add_word(identifier: str, form: str, space_after: str, reading: _Reading) -
 
 
 def _edge(entry: str, where: str, number: int) -> re.Match:
-    """Return the match of `EDGE` in an entry `Discourse=...`, which must be for the EDU with this number."""
+    """Return the match of `EDGE` (relation, nucleus, edu, head, depth) in `Discourse=...` of the EDU `number`."""
     edge = EDGE.fullmatch(entry.removeprefix("Discourse=").split(";")[0])  # without secondary edges
     if edge is None:
         raise TreebankError(f"{where}: {entry!r} is not Discourse=relation:EDU->head:depth")
@@ -148,7 +148,7 @@ def _tree(reading: _Reading) -> Tree:
     heads, relations, kinds, depths = [], [], [], []  # arguments of `from_dependencies`, one value for each EDU
     for _, where, edge in reading.edges:
         depths.append(int(edge["depth"]))
-        if not edge["head"]:
+        if not edge["head"]:  # only the root has no head
             heads.append(-1)
             relations.append("ROOT")
             kinds.append("root")
@@ -177,8 +177,8 @@ def from_dependencies(
 ) -> Tree:
     """Convert dependencies between EDUs to a tree; the arguments have one entry per EDU.
 
-    The head of a node is the head of its first nucleus (an EDU is its own head), and the heads of its other children
-    depend on it. No information is lost if all nuclei of a node have the same relation.
+    The head of a node is the head of its first nucleus (an EDU is its own head); the heads of the other children depend
+    on this EDU. No information is lost if all nuclei of a node have the same relation.
 
     Args:
         heads: index of the head of each EDU, -1 for the root.

@@ -100,7 +100,7 @@ def _bracketed(text: str, name: str) -> _Bracket:
 
 def _tokens(text: str) -> Iterator[tuple[str, bool, int]]:
     """Yield (token, whether it is a quoted text `_!...!_`, line from 1) for all brackets, words and quoted texts."""
-    text = ERROR_MARK.sub("", text)  # marks of the annotation tool
+    text = ERROR_MARK.sub("", text)  # error messages that the annotation tool left in some files
     line, position = 1, 0  # of the last token
     for match in TOKEN.finditer(text):
         line += text.count("\n", position, match.start())
@@ -111,12 +111,12 @@ def _tokens(text: str) -> Iterator[tuple[str, bool, int]]:
 
 def _node(bracket: _Bracket, extents: dict[int, tuple[int, int]], name: str) -> Node:
     """Return the node of a bracket in the file `name`; `extents` are (first, last) EDU of its children, by `id()`."""
-    children = [extents[id(child)] for child in bracket.children]
+    children = [extents[id(child)] for child in bracket.children]  # (first, last) EDU of each
     nuclearity = "".join(ROLES[child.name] for child in bracket.children)
     relations = []
     for child in bracket.children:
         relation = child.find("rel2par")
-        is_root = not ROLES[child.name]  # a root inside another node is an error
+        is_root = not ROLES[child.name]  # its role is "", not N or S; a root inside another node is an error
         if is_root or relation is None or len(relation.values) != 1:
             raise TreebankError(f"{name}:{child.line}: a {child.name} inside another node without (rel2par ...)")
         relations.append(relation.values[0])
@@ -125,7 +125,7 @@ def _node(bracket: _Bracket, extents: dict[int, tuple[int, int]], name: str) -> 
         if relations[nucleus].lower() != SPAN:
             problem = f"the only nucleus has the relation {relations[nucleus]} instead of `span`"
             raise TreebankError(f"{name}:{bracket.line}: {problem}")
-        relations[nucleus] = SPAN  # in lower case
+        relations[nucleus] = SPAN  # in place of another spelling, such as `Span`
     node = Node(tuple(start for start, _ in children), children[-1][1], nuclearity, tuple(relations))
     span = bracket.find("span")
     covered = [str(node.start + 1), str(node.end + 1)]  # numbers in the file begin with 1

@@ -29,9 +29,9 @@ class _Unit:
 def read(text: str, name: str) -> list[TreebankDocument]:
     """Return the document of a file; its id is the file name without suffixes, its text the EDUs joined by spaces.
 
-    A nucleus and all satellites attached to it form a node, as does a multinuclear group; a span group does not. The
-    header lists relations as multinuclear or mononuclear; for a relation with both types or none, `_nuclear_relation`
-    decides by the other children of its group. Secondary edges and signals of `.rs4` are ignored.
+    A nucleus and all satellites attached to it form a node, as does a multinuclear group; a span group only stands for
+    its nucleus. The header lists relations as multinuclear or mononuclear; for a relation with both types or none,
+    `_nuclear_relation` decides by all children of the group. Secondary edges and signals of `.rs4` are ignored.
 
     Raises:
         TreebankError: if the file is not XML, has no EDU, or has no valid tree: a parent does not exist, there is not
@@ -62,7 +62,7 @@ def read(text: str, name: str) -> list[TreebankDocument]:
 
 
 def _units(root: ElementTree.Element, name: str) -> dict[str, _Unit]:
-    """Return the segments and groups of the file `name` by their ids, in the order of the file, for `_link`."""
+    """Return the segments and groups of the file `name` by id, in its order; `_link` adds nuclei and satellites."""
     units: dict[str, _Unit] = {}
     num_edus = 0
     for element in root.iter():
@@ -71,7 +71,7 @@ def _units(root: ElementTree.Element, name: str) -> dict[str, _Unit]:
         kind = "segment" if element.tag == "segment" else element.get("type", SPAN)  # SPAN is the default
         unit = _Unit(element.get("id", ""), element.get("parent", ""), element.get("relname", ""), kind)
         if unit.kind == "segment":
-            unit.edu = num_edus  # segments are in the order of the text
+            unit.edu = num_edus  # segments are in the order of the text; a group keeps -1
             num_edus += 1
         if not unit.id or unit.id in units:
             raise TreebankError(f"{name}: the id {unit.id!r} of a {element.tag} is empty or taken; ids must be unique")
@@ -80,7 +80,7 @@ def _units(root: ElementTree.Element, name: str) -> dict[str, _Unit]:
 
 
 def _link(units: dict[str, _Unit], relation_types: dict[str, set[str]]) -> _Unit:
-    """Add units to the nuclei or satellites of their parents, by the types of their relations, and return the root."""
+    """Add each unit to the nuclei or satellites of its parent, by types of relations (see `read`); return the root."""
     roots = [unit for unit in units.values() if not unit.parent]
     if len(roots) != 1:
         raise TreeError(f"{len(roots)} roots{': ' if roots else ''}{', '.join(unit.id for unit in roots[:9])}")
@@ -114,10 +114,10 @@ def _nuclear_relation(unit: _Unit, children: list[_Unit], relation_types: dict[s
     # In Russian and Basque treebanks, groups of type span may have several nuclei with a multinuclear relation.
     if unit.kind == "segment" or (unit.kind == SPAN and any(child.relation == SPAN for child in children)):
         return SPAN
-    # relations of its children that the header does not list as mononuclear only
+    # relations of the children, without those that the header (`relation_types`) lists as mononuclear (`rst`) only
     candidates = [child.relation for child in children if relation_types.get(child.relation) != {"rst"}]
     if unit.kind == SPAN:
-        candidates = [name for name in candidates if candidates.count(name) > 1]  # a single child may be a satellite
+        candidates = [name for name in candidates if candidates.count(name) > 1]  # one child alone may be a satellite
     only_multinuclear = [name for name in candidates if relation_types.get(name) == {"multinuc"}]  # never of satellites
     return Counter(only_multinuclear or candidates).most_common(1)[0][0] if candidates else SPAN  # the most frequent
 
@@ -131,7 +131,7 @@ def _nodes(root: _Unit) -> list[Node]:
     extents: dict[str, Extent] = {}  # first and last EDU of each unit with all units attached to it
     for unit in reversed(order):
         nuclei = [(extents[nucleus.id], "N", nucleus.relation) for nucleus in unit.nuclei]
-        extent = (unit.edu, unit.edu) if unit.edu >= 0 else _node(nuclei, unit, nodes)  # a group's node is appended
+        extent = (unit.edu, unit.edu) if unit.edu >= 0 else _node(nuclei, unit, nodes)  # `edu` is -1 for a group
         if unit.satellites:
             satellites = [(extents[satellite.id], "S", satellite.relation) for satellite in unit.satellites]
             extent = _node([(extent, "N", SPAN), *satellites], unit, nodes)  # the nucleus is the unit itself
@@ -145,6 +145,6 @@ def _node(children: list[tuple[Extent, str, str]], unit: _Unit, nodes: list[Node
     for (_, end), (start, _) in pairwise(extents):
         if start != end + 1:
             raise TreeError(f"the units attached to {unit.id} are not adjacent: EDUs to {end} and from {start}")
-    if len(extents) > 1:
+    if len(extents) > 1:  # fields of `Node`: first EDU of each child, last EDU, nuclearity, relations
         nodes.append(Node(tuple(start for start, _ in extents), extents[-1][1], "".join(letters), relations))
     return extents[0][0], extents[-1][1]
