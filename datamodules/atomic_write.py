@@ -18,7 +18,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # full disk, exceeded quota, o
 
 @contextmanager
 def naming_full_disk(path: Path) -> Iterator[None]:
-    """Raise errors of a full disk or quota (`FULL`) in the block as a `UserError` with the path, which they lack."""
+    """Raise errors of a full disk, quota or file size (`FULL`) in the block as a `UserError` with the missing path."""
     try:
         yield
     except OSError as error:

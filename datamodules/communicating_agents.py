@@ -39,7 +39,7 @@ def paragraph_parts(paragraphs: list[int], agents: int) -> list[int]:
     boundaries = [0]  # number of paragraphs before each part
     for part in range(1, agents):
         even_end = ends[-1] * part / agents
-        possible = range(boundaries[-1] + 1, len(paragraphs) - (agents - part) + 1)  # 1 here, 1 for each later agent
+        possible = range(boundaries[-1] + 1, len(paragraphs) - (agents - part) + 1)  # one for each later agent
         boundaries.append(min(possible, key=lambda boundary: abs(ends[boundary] - even_end)))
     boundaries.append(len(paragraphs))
     return [ends[after] - ends[before] for before, after in pairwise(boundaries)]
@@ -96,10 +96,10 @@ class CommunicatingAgentsData(WordsData):
         return paragraph_parts(lengths, self.agents)
 
     def arrange(self, sources: list[list[int]], rows: list[dict[str, Any]]) -> tuple[Tensor, Tensor]:
-        """Split sources, lists of word ids, by agent: padded ids, [B, M, I words], and numbers of words, [B, M]."""
+        """Split sources, lists of word ids, by agent: ids padded to I words, [B, M, I], and their numbers, [B, M]."""
         lengths, words_of_agents = [], []  # B lists of M numbers, and B M lists of words
         for source, row in zip(sources, rows):
-            sizes = self.parts(len(source), row["paragraphs"])  # of each agent; `paragraphs` as in `encode`
+            sizes = self.parts(len(source), row["paragraphs"])  # of each agent; `paragraphs`: lengths, see `encode`
             sizes += [0] * (self.agents - len(sizes))  # padding for agents without words
             lengths.append(sizes)
             words_of_agents += [source[start:end] for start, end in pairwise(accumulate(sizes, initial=0))]

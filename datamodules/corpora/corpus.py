@@ -139,17 +139,17 @@ def read_manifest(dataset: "Dataset") -> dict[str, Any]:
     """Read the manifest of a table that `build_documents` returned.
 
     It has `split`, `require_references`, `documents` and `without_references` (numbers of documents), `digest` (SHA-256
-    of the documents in order), `fingerprint` (`Corpus.fingerprint`), `cleaned` (number of removed marks by rule of
-    `corpora.fields`) and `skipped` (a list of bad records, each with `where` and `problem`).
+    of the documents in order), `fingerprint` (`Corpus.fingerprint`), `cleaned` (how often each rule of `fields.RULES`
+    removed a mark of a dataset) and `skipped` (a list of bad records, each with `where` and `problem`).
     """
-    path = Path(dataset.cache_files[0]["filename"]).with_name("manifest.json")
+    path = Path(dataset.cache_files[0]["filename"]).with_name("manifest.json")  # beside the file of the table
     return json.loads(path.read_text(encoding="utf-8"))
 
 
 def make_document(
     record: Record | BadRecord, require_references: bool = False, language: str = "en"
 ) -> Document | BadRecord:
-    """Return a document with the sentences of a record, or a `BadRecord` if its id, text or reference is missing."""
+    """Return a document with the sentences of a record; a `BadRecord` if id, text or required reference is missing."""
     if isinstance(record, BadRecord):
         return record
     if is_blank(record.id):
@@ -157,7 +157,7 @@ def make_document(
     texts = [text if isinstance(text, str) else "".join(text) for text in (*record.parts, *record.references)]
     if half := lone_surrogate("".join([record.id, *texts])):  # JSON may have one, but UTF-8 and Arrow cannot encode it
         return BadRecord(record.where, f"half of a surrogate pair, {half}, is not text", FIX_OR_SKIP)
-    splitter = language_of(language)
+    splitter = language_of(language)  # splits parts and references that are not yet lists of sentences
     parts = [sentences for part in record.parts if (sentences := _sentences(part, splitter))]
     references = [sentences for text in record.references if (sentences := _sentences(text, splitter))]
     if not parts:
@@ -241,7 +241,7 @@ def _converted(
 ) -> Iterator[list[tuple[Record | BadRecord, Document | BadRecord]]]:
     """Yield batches of pairs: a record, and the result of `to_document` for it; `title` describes the progress bar."""
     records = iter(records)
-    batch = list(islice(records, _BATCH))  # before the progress bar: some corpora have one while they are prepared
+    batch = list(islice(records, _BATCH))  # before this progress bar: the first record may wait for another one
     with mapper(num_proc) as map_in_processes, progress_bar() as progress:
         task = progress.add_task(title, total=None)
         while batch:
@@ -260,7 +260,7 @@ def _all_have_references(folder: Path) -> bool:
 
 
 def _report_skipped(name: str, folder: Path, skipped: list[dict[str, str]], on_bad_record: OnBadRecord) -> None:
-    """Warn about skipped records; raise a `UserError` if none may be skipped, but an earlier command skipped some."""
+    """Warn about skipped records, or raise a `UserError` with `raise` if cached documents are those of a `skip`."""
     if not skipped:
         return
     examples = [f"{bad['where']}: {bad['problem']}" for bad in skipped[:3]]

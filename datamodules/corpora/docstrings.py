@@ -42,7 +42,7 @@ def shingles(text: str) -> set[str]:
 
 
 def clusters(texts: Sequence[str], criteria: Iterable[Sequence[Hashable]] = (), num_proc: int = 1) -> list[list[int]]:
-    """Return clusters of texts: lists of ascending indices, ordered by the first one, with near-duplicates together.
+    """Return clusters of texts, near-duplicates together: lists of ascending indices, ordered by their first index.
 
     Args:
         texts: texts to compare by the Jaccard similarity of their shingles, as estimated by MinHash on `num_proc`
@@ -66,7 +66,7 @@ def clusters(texts: Sequence[str], criteria: Iterable[Sequence[Hashable]] = (), 
 
 
 def _similar_pairs(texts: Sequence[str], num_proc: int) -> Iterable[tuple[int, int]]:
-    """Yield pairs of near-duplicates, as ascending indices, among the texts that share a bucket of an LSH."""
+    """Yield pairs (i, j), i < j, of indices of near-duplicates among the texts that share a bucket of an LSH."""
     from datasketch import MinHashLSH  # locality-sensitive hashing: a bucket has the texts that agree in a band
 
     with mapper(num_proc, chunksize=_CHUNK) as map_in_processes:
@@ -157,7 +157,7 @@ class Docstrings(Corpus):
 
     @cached_property
     def _files(self) -> list[tuple[str, Path]]:
-        """Name (relative to its folder) and path of each Python file to read, sorted."""
+        """Name, relative to one of the folders that are read, and path of each Python file to read, sorted."""
         if self.folders is None:
             paths = sysconfig.get_paths()  # `purelib` and `platlib`: site-packages; `stdlib`: standard library
             installed = source_files(_distinct_paths(paths["purelib"], paths["platlib"]), self.packages)
@@ -179,8 +179,8 @@ class Docstrings(Corpus):
 def split_by_cluster(docstrings: list[Docstring], num_proc: int = 1) -> dict[str, list[Docstring]]:
     """Return the docstrings of `train`, `val` and `test`; near-copies and equal summaries stay in the same split.
 
-    Clusters are visited in the order of a hash, which is random but the same everywhere. A small one goes to `test`, or
-    else to `val`, as long as the split has room for it. All others go to `train`.
+    Clusters are visited in the order of a hash, which is random but the same everywhere. One of up to `max_members`
+    goes to `test`, or else to `val`, as long as the split has room for it. All others go to `train`.
     """
     bodies = ["\n".join(docstring.body) for docstring in docstrings]
     summaries = [docstring.summary.lower().rstrip(".") for docstring in docstrings]

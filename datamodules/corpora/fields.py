@@ -20,7 +20,7 @@ RULES = {
 
 
 def clean(value: Any, counts: Counter[str]) -> Any:
-    """Return a text, or nested lists of texts, without what `RULES` match, and count the matches; None is unchanged."""
+    """Return a text, or nested lists of texts, without the marks of `RULES`, counted in `counts`; None is unchanged."""
     if isinstance(value, list):
         return [clean(item, counts) for item in value]
     if isinstance(value, str):
@@ -90,8 +90,8 @@ class Fields:
     def record(self, row: dict[str, Any], where: str, number: str) -> Record | BadRecord:
         """Convert a row to a record, cleaned by `RULES`, or to a `BadRecord` if a field is invalid.
 
-        `where` is the place of the row for messages, to which the names of its fields are added if it has no summary
-        field. `number` is the id of a row without a field `id`.
+        `where` is the place of the row for messages, to which the names of its fields are added if its summary field
+        is missing. `number`, such as `train-12`, is the id of a row without a field `id`.
         """
         # the number replaces a missing `id`, but not a missing field that the user named
         identifier = row.get(self.id or "id", number if self.id is None else None)
@@ -141,9 +141,9 @@ def _texts(value: Any, layout: DocumentList | SummaryList) -> list[str | list[st
     if all(isinstance(item, str) for item in value):
         if layout == "sentences":
             return [value]  # the sentences of one text
-        return None if layout == "tokens" and value else value  # texts; tokens need lists of lists, unless empty
+        return None if layout == "tokens" and value else value  # texts; with `tokens`, only [] is valid
     if all(isinstance(item, list) and all(isinstance(text, str) for text in item) for item in value):
-        return [[" ".join(tokens) for tokens in value]] if layout == "tokens" else value  # one text's sentences; texts
+        return [[" ".join(tokens) for tokens in value]] if layout == "tokens" else value  # with `tokens`, one text
     return None
 
 
@@ -162,7 +162,7 @@ def _lines(text: str | list[str], sentences: Sentences) -> str | list[str]:
 
 
 def _bad(row: dict[str, Any], where: str, field: str, expected: str, argument: str) -> BadRecord:
-    """Return the error of a field that is missing (`argument` names another) or of another type than `expected`."""
+    """Return the error of a field that is missing, where `argument` can name another one, or is not `expected`."""
     if field not in row:
         available = ", ".join(row) or "none"
         problem = f"it has no field {field!r} (there are: {available})"

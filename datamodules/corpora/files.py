@@ -61,7 +61,7 @@ class Files(Corpus):
         for path in self._files(split):
             stem = readable_name(path.name.split(".")[0])  # without all suffixes, such as `.jsonl.gz`
             for number, row in read_rows(path, self.fields.names):
-                record = row
+                record = row  # a `BadRecord` stays as it is
                 if not isinstance(row, BadRecord):
                     record = self.fields.record(row, f"{path}:{number}", f"{stem}-{number}")
                 if not self._shares_file(split) or split == self._split_of(record):  # train and val share the file

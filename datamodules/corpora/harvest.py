@@ -49,9 +49,9 @@ def summary_and_body(docstring: str) -> tuple[str, list[str]] | None:
 
     Paragraphs, list items and the descriptions of parameters, attributes and results in NumPy, Google and reST sections
     are kept, each on one line, without names and types. Code, tables, links and other sections are removed. None if the
-    first paragraph is not prose, or ends with a colon.
+    first paragraph is not prose, begins with no letter or ends with a colon.
     """
-    first, *blocks = re.split(r"\n(?:[ \t]*\n)+", _SECTION_WITHIN.sub("\n\n", docstring.strip()))  # sections split
+    first, *blocks = re.split(r"\n(?:[ \t]*\n)+", _SECTION_WITHIN.sub("\n\n", docstring.strip()))  # and at sections
     if _SIGNATURE.match(first) and blocks:
         first, *blocks = blocks
     summary = _prose(first)
@@ -90,7 +90,7 @@ def _heading(block: str) -> tuple[str | None, bool, str]:
     if len(lines) > 1 and _UNDERLINE.match(lines[1].strip()):
         return lines[0].strip(), True, "\n".join(lines[2:])
     title = lines[0].strip().strip("#*` ")  # without Markdown
-    if _SECTION.match(title) and not lines[0][:1].isspace():
+    if _SECTION.match(title) and not lines[0][:1].isspace():  # an indented line belongs to the section before
         return title, False, "\n".join(lines[1:])
     return None, False, block
 
@@ -108,7 +108,7 @@ def _entries(block: str, numpy_style: bool) -> Iterator[str]:
 def _unsectioned(block: str) -> Iterator[str]:
     """Yield the paragraph or list items of a block without a heading; nothing for an indented block, which is code."""
     if field := _FIELD.search(block):  # reST fields at its end, `:param name: text`; not types etc.
-        pieces = _FIELD.split(block[field.start() :])[1:]  # name, text, name, text, ...
+        pieces = _FIELD.split(block[field.start() :])[1:]  # without the empty text before: name, text, name, text, ...
         yield from (text for name, text in zip(pieces[::2], pieces[1::2]) if name in ("param", "return", "returns"))
         block = block[: field.start()]
     if admonition := _ADMONITION.match(block):  # its text is indented
@@ -123,7 +123,7 @@ def _items(text: str) -> list[str]:
 
 
 def _prose(paragraph: str) -> str | None:
-    """Return a paragraph on one line without markup; None for code, tables, fewer than 3 words or many symbols."""
+    """Return a paragraph on one line without markup; None for code, tables, under 3 words or few words of letters."""
     if _CODE.search(paragraph):
         return None
     for pattern, replacement in _MARKUP:
@@ -196,7 +196,7 @@ def docstring_of_module(file: tuple[str, Path]) -> list[Docstring]:
     The body has one text for each function, class and method whose docstring is prose: the name within the module, a
     colon and the docstring. The list is empty if the summary is too short or long, or there are too few definitions.
     """
-    name, path = file
+    name, path = file  # see `source_files`
     tree = _parsed(path)
     docstring = ast.get_docstring(tree) if tree is not None else None
     prose = summary_and_body(docstring) if docstring else None
@@ -214,9 +214,9 @@ def harvest(
     num_proc: int = 1,
     read_file: Callable[[tuple[str, Path]], list[Docstring]] = docstrings_of_file,
 ) -> list[Docstring]:
-    """Return the docstrings that `read_file` finds in files, in order, each pair of summary and body once."""
+    """Return the docstrings that `read_file` finds in `source_files`, in order, each pair of summary and body once."""
     distinct: dict[tuple[str, tuple[str, ...]], Docstring] = {}  # by lower-case summary, and body
-    names: set[str] = set()
+    names: set[str] = set()  # qualified names of the docstrings so far
     with mapper(num_proc) as map_in_processes, progress_bar() as progress:
         task = progress.add_task("reading docstrings", total=len(files))
         for docstrings in map_in_processes(read_file, files):
@@ -229,7 +229,7 @@ def harvest(
 
 
 def _definitions(node: ast.AST, prefix: str) -> Iterable[tuple[str, str]]:
-    """Yield (NAME, "NAME: docstring") of functions, classes and methods; functions inside functions are left out.
+    """Yield (NAME, "NAME: docstring") of functions, classes and methods that have prose, not of functions in functions.
 
     `prefix` is the name of the class around `node`, with a dot.
     """
@@ -260,7 +260,7 @@ def _parsed(path: Path) -> ast.Module | None:
 
 
 def _of_node(node: ast.AST, name: str, path: Path) -> Iterable[Docstring]:
-    """Yield the docstrings of a module, class or function, whose qualified name is `name`, and of those inside it."""
+    """Yield the docstrings of usable length of a module, class or function, named `name`, and of those inside it."""
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         docstring = ast.get_docstring(node)
         if docstring and (prose := summary_and_body(docstring)):

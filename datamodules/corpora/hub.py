@@ -110,7 +110,7 @@ class Hub(Corpus):
             raise UserError(f"corpus.max_records {max_records}: at least 1")
         self.stream, self.max_records = stream, max_records
         source = SOURCES.get(name, Source(name, Fields()))
-        fields = {
+        fields = {  # None keeps the value of the entry of `SOURCES`
             "document": document, "summary": summary, "id": id, "paragraphs": paragraphs, "separator": separator,
             "document_list": document_list, "document_sentences": document_sentences,
             "summary_list": summary_list, "summary_sentences": summary_sentences, "skip_parts": skip_parts,
@@ -134,7 +134,7 @@ class Hub(Corpus):
         dataset = self._dataset(split)
         names = dataset.column_names or []  # None for some streams, before their first row
         columns = [name for name in source.fields.names if name in names]
-        rows = dataset.select_columns(columns) if columns else dataset  # reads only these; all if none matches
+        rows = dataset.select_columns(columns) if columns else dataset  # reads only these; all if none is known
         unread = dict.fromkeys(name for name in names if name not in columns)  # for messages, which list all columns
         for number, row in enumerate(islice(self._read(rows), self.max_records)):
             where = f"{source.name} {source.splits[split]} row {number}"
@@ -150,7 +150,7 @@ class Hub(Corpus):
             raise UserError(f"{self.source.name}: cannot be read ({_reason(error)}); run the command again") from error
 
     def fingerprint(self, split: str) -> str:
-        """Return the arguments and a digest of the files; a stream has no files, and its version takes their place."""
+        """Return the arguments and a digest of the files; for a stream, which has no files, a digest of its version."""
         source, digest = self.source, hashlib.sha256()
         dataset = self._dataset(split)
         if self.stream:

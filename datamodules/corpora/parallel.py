@@ -25,7 +25,7 @@ def mapper(num_proc: int, chunksize: int = 32) -> Iterator[Callable[..., Iterabl
     if num_proc <= 1:
         yield map
         return
-    pool = ProcessPoolExecutor(num_proc, initializer=_start_worker)  # ignores Ctrl-C, see below
+    pool = ProcessPoolExecutor(num_proc, initializer=_start_worker)  # workers ignore Ctrl-C
     try:
         yield partial(pool.map, chunksize=chunksize)
     finally:

@@ -35,12 +35,11 @@ _OPENERS = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open, ".zst": _open_
 
 
 def read_rows(path: Path, fields: list[str]) -> Iterator[tuple[int, Row]]:
-    """Yield the rows of a file with their line numbers (in Parquet and JSON arrays, row numbers), from 1.
+    """Yield the rows of a file, bad ones as `BadRecord`, with line numbers (row numbers in Parquet and arrays) from 1.
 
     Args:
         path: file whose suffix tells its type: `.jsonl`, `.ndjson` or `.json` (one object per line, or in `.json` one
-            array of objects), `.csv` or `.tsv` (with a header), or `.parquet`; all but
-            Parquet can be compressed (`.gz`, `.bz2`, `.xz` or `.zst`).
+            array), `.csv`, `.tsv` (with header), `.parquet`; all but Parquet also with `.gz`, `.bz2`, `.xz` or `.zst`.
         fields: names of the fields to read; others are not read from Parquet.
 
     Raises:
@@ -143,7 +142,7 @@ def _checked_object(row: Any, where: str, remedy: str) -> Row:
 
 
 def _separated(stream: IO[bytes], path: Path, kind: str) -> Iterator[tuple[int, Row]]:
-    """Yield the number of the first line and the fields of each CSV or TSV row, or a `BadRecord`."""
+    """Yield the first line's number of each CSV or TSV row, which may span lines, and its fields or a `BadRecord`."""
     csv.field_size_limit(LONGEST_LINE)  # the default is shorter than a book
     # Invalid UTF-8 is decoded to lone surrogates, so that messages can name the row.
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
@@ -176,7 +175,7 @@ def _until(start: int, rows: Any) -> str:
 
 
 def _parquet(path: Path, fields: list[str]) -> Iterator[tuple[int, Row]]:
-    """Yield number (from 1) and fields of each row; if one of `fields` is missing, also those not read, as None."""
+    """Yield number (from 1) and `fields` of each row; if the file lacks one, also its unread fields, as None."""
     import pyarrow.parquet as pq  # here, because most commands read no such file
 
     number = 0
@@ -189,7 +188,7 @@ def _parquet(path: Path, fields: list[str]) -> Iterator[tuple[int, Row]]:
                 if column.total_uncompressed_size > max(LONGEST_LINE, LARGEST_RATIO * column.total_compressed_size):
                     problem = f"unpacks to more than {LARGEST_RATIO} times its size, as no text does"
                     raise UserError(f"{path}: {problem}; check what the file holds")
-        for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns or None):  # None: all
+        for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns or None):  # None reads all
             for row in map(batch.slice, range(len(batch)), repeat(1)):  # batches of one row each
                 number += 1
                 if row.nbytes > LONGEST_LINE:

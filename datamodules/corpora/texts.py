@@ -127,7 +127,7 @@ class ParallelText(Corpus):
                 yield self._record(lines, where=f"{paths[0]}:{number}", name=f"{stem}-{number}")
 
     def _record(self, lines: Sequence[bytes], where: str, name: str) -> Record | BadRecord:
-        """Convert a line of the documents, and of the references if there are any, to a record with id `name`."""
+        """Convert a line of the documents, and of references if any, to a record with id `name` from the line `where`."""
         try:
             document, *references = [line.decode("utf-8").strip() for line in lines]
         except UnicodeDecodeError as error:
@@ -203,7 +203,7 @@ class TextFolders(Corpus):
             try:
                 text, references = _read(path), list(map(_read, reference_paths))
                 if path.suffix == STORY:
-                    text, *highlights = text.split(HIGHLIGHT)  # one sentence each
+                    text, *highlights = text.split(HIGHLIGHT)  # the text ends at the first; one sentence each
                     references = [highlights, *references] if highlights else references  # a list of sentences
                 row = {"document": text, "summary": references}
             except UnicodeDecodeError as error:
