@@ -58,8 +58,7 @@ class GracefulStop(Checkpoint):
         resume: command that resumes the run, printed at the end.
         save_every: number of optimizer steps between checkpoints; 0 for checkpoints after validations only.
         patient: whether to ignore a second SIGTERM.
-        on_stop: function called on rank 0 after the checkpoint is written on SIGTERM or SIGUSR1, for example to
-            requeue a job.
+        on_stop: function called on rank 0 after saving on SIGTERM or SIGUSR1, for example to requeue a job.
     """
 
     def __init__(

@@ -88,7 +88,7 @@ def check_at_validations(trainer: Trainer) -> None:
     run ended the epoch.
     """
     for callback in trainer.early_stopping_callbacks:
-        if not callback.monitor.startswith(LATER):  # a value of the validation, not of training
+        if not callback.monitor.startswith(LATER):  # a value of the validation, not of training (`train/`, `lr-`)
             lightning_internals.check_at_validations(callback)
 
 

@@ -283,7 +283,7 @@ class SelfCritical(Scheduled):
         last = lengths.unsqueeze(-1) - 1                                             # [B, K, 1]
         truncated = tokens.gather(-1, last) != module.tokenizer.stop
         unmasked = ~truncated if self.mask_truncated else torch.ones_like(truncated)
-        advantage = advantage.masked_fill(~unmasked | (torch.arange(width) > last), 0)
+        advantage = advantage.masked_fill(~unmasked | (torch.arange(width) > last), 0)  # padding is after `last`
         self._values |= {  # `advantages` has set the values of rewards
             "truncated": float(truncated.double().mean()),
             "sample_length": float(lengths.double().mean()),

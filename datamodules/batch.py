@@ -48,8 +48,8 @@ class Batch:
     def to(self, device: torch.device | str, non_blocking: bool | None = None) -> Self:
         """Return a copy on a device; fields marked `on_host` stay in host memory.
 
-        By default, copies to the CPU or MPS, which the program could read too early, are complete on return; others run
-        in parallel with it.
+        By default, copies to the CPU or MPS are complete on return, so that none is read too early; all others run in
+        parallel with the program.
         """
         if non_blocking is None:  # Lightning calls `to` with the device alone
             non_blocking = torch.device(device).type not in ("cpu", "mps")

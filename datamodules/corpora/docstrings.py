@@ -53,8 +53,8 @@ def clusters(texts: Sequence[str], criteria: Iterable[Sequence[Hashable]] = (), 
     from scipy.sparse.csgraph import connected_components
 
     pairs = list(_similar_pairs(texts, num_proc))
-    for keys in criteria:
-        first_index: dict[Hashable, int] = {}  # key -> index of the first text with it
+    for keys in criteria:  # each text is paired with the first one of the same key
+        first_index: dict[Hashable, int] = {}
         pairs += [(first_index.setdefault(key, index), index) for index, key in enumerate(keys)]  # (i, i) has no effect
     first, second = zip(*pairs) if pairs else ((), ())
     edges = coo_array((np.ones(len(pairs)), (first, second)), shape=(len(texts), len(texts)))  # adjacency matrix

@@ -28,8 +28,7 @@ class Files(Corpus):
         fields: arguments of `Fields`.
 
     Raises:
-        UserError: if an argument has an invalid value; on reading, if a file is missing, truncated or of unknown
-            type.
+        UserError: if an argument has an invalid value; on reading, if a file is missing, truncated or of unknown type.
     """
 
     def __init__(

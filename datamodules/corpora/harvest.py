@@ -129,6 +129,7 @@ def _prose(paragraph: str) -> str | None:
     for pattern, replacement in _MARKUP:
         paragraph = pattern.sub(replacement, paragraph)
     words = paragraph.split()
+    # words of letters, apart from punctuation around them, and hyphens and apostrophes in them
     alphabetic = sum(word.strip("\"'()[],.;:!?*").replace("-", "").replace("'", "").isalpha() for word in words)
     if len(words) < 3 or alphabetic < _MIN_ALPHABETIC * len(words):
         return None

@@ -127,7 +127,7 @@ class ParallelText(Corpus):
                 yield self._record(lines, where=f"{paths[0]}:{number}", name=f"{stem}-{number}")
 
     def _record(self, lines: Sequence[bytes], where: str, name: str) -> Record | BadRecord:
-        """Convert a line of the documents, and of references if any, to a record with id `name` from the line `where`."""
+        """Convert a line of the documents, and of references if any, to a record with id `name`, from `where`."""
         try:
             document, *references = [line.decode("utf-8").strip() for line in lines]
         except UnicodeDecodeError as error:

@@ -202,9 +202,8 @@ class ShardWriter(AbstractContextManager):
     """Buffered writer of parses, which writes each shard atomically.
 
     A shard has at most `documents` parses; it is written when the buffer has as many or reaches `megabytes`, or its
-    oldest parse is `seconds` old. If the process is killed, only the parses since the last shard are lost. Use it in a
-    `with` block: the buffer is written at its end, also after an exception. Damaged shards of the cache get the suffix
-    `.broken`.
+    oldest parse is `seconds` old, which `add` checks. A killed process loses only the parses since the last shard. Use
+    it in a `with` block: its end writes the buffer, also after an exception. Damaged shards are renamed to `*.broken`.
 
     Raises:
         UserError: if the folder cannot be written to.

@@ -43,8 +43,7 @@ def validate_document(document: TreebankDocument, where: str) -> TreebankDocumen
 
     Raises:
         TreebankError: if id or text is not valid Unicode; if there is no EDU; if EDUs, sentences or paragraphs are
-            empty, overlap or lie outside the text; if there is text that belongs to no EDU; if the tree has another
-            number of EDUs.
+            empty, overlap or lie outside the text; if text belongs to no EDU; if the tree has another number of EDUs.
     """
     if half := lone_surrogate(document.id + document.text):  # UTF-8 cannot represent it
         raise TreebankError(f"{where}: half of a surrogate pair, {half}, is not text; fix or leave out this document")

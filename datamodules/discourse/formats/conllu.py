@@ -182,7 +182,7 @@ def from_dependencies(
 
     Args:
         heads: index of the head of each EDU, -1 for the root.
-        relations: relation to the head, `ROOT` for the root.
+        relations: relation to the head, which is that of all nuclei for a further nucleus; `ROOT` for the root.
         kinds: `m` for a further nucleus, `s` for a satellite, `root` for the root.
         depths: order in which dependents are attached to a head, 0 for the innermost; equal for children of one node.
 

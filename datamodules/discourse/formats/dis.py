@@ -126,6 +126,7 @@ def _node(bracket: _Bracket, extents: dict[int, tuple[int, int]], name: str) -> 
             problem = f"the only nucleus has the relation {relations[nucleus]} instead of `span`"
             raise TreebankError(f"{name}:{bracket.line}: {problem}")
         relations[nucleus] = SPAN  # in place of another spelling, such as `Span`
+    # fields of `Node`: first EDU of each child, last EDU, nuclearity, relations
     node = Node(tuple(start for start, _ in children), children[-1][1], nuclearity, tuple(relations))
     span = bracket.find("span")
     covered = [str(node.start + 1), str(node.end + 1)]  # numbers in the file begin with 1
