@@ -38,7 +38,7 @@ class DivergenceCheck(Callback):
         """End training if the logged loss is not finite twice in a row, or once and a weight is not finite either."""
         if accumulates(trainer) or not logs_this_step(trainer):  # no optimizer step was made, or none that is logged
             return
-        loss = float(trainer.callback_metrics.get("train/loss", 0.0))  # of all ranks; 0, which is finite, if not logged
+        loss = float(trainer.callback_metrics.get("train/loss", 0.0))  # mean of all ranks; 0, so finite, if not logged
         if isfinite(loss):
             self._last_finite = f"; the last finite one that was logged is {loss:.4g}, at step {trainer.global_step:,}"
         elif not self._was_finite:

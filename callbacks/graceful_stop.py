@@ -41,7 +41,7 @@ class GracefulStop(Checkpoint):
     gradients are not part of a checkpoint) or, before and during a validation, its end. After a validation between
     accumulated batches, the optimizer step is completed first. The handler only sets a flag; a second signal ends the
     process at once, without saving. The exit status is 128 + the number of the signal. Several ranks exchange signals
-    every ten steps, as each exchange makes them wait for each other, and all stop after the same step.
+    only every ten steps, because an exchange makes them wait, and stop after the same step.
 
     A scheduler sends signals to each process of a job, possibly repeatedly: with `patient`, a second SIGTERM is
     ignored; a second SIGUSR1 always is.
@@ -77,7 +77,7 @@ class GracefulStop(Checkpoint):
         self.stopping = False  # whether a rank has received a signal, so that all ranks stop
         self._saved = -1  # step of the last checkpoint; -1 before the first
         self._stepped = True  # whether the last training batch ended an optimizer step
-        self._save_after_step = False  # a validation came between accumulated batches: save after their step
+        self._save_after_step = False  # set by a validation between accumulated batches: save after their step
         self._ended_early: str | None = None  # reason for early stopping in the last checkpoint
         self._save_at_validation = False  # a checkpoint is due when the validation of this step starts
         self._outstanding = False  # whether the validation of this step is still to be done; kept in checkpoints
@@ -208,7 +208,7 @@ class GracefulStop(Checkpoint):
         if trainer.state.fn != "fit" or trainer.sanity_checking:
             return
         if not self._stepped:  # between accumulated batches, whose gradients are not part of a checkpoint
-            self._save_after_step = True  # in `on_train_batch_end`
+            self._save_after_step = True  # `on_train_batch_end` does
             return
         self._save(trainer)
         if self._signal_received(trainer):

@@ -40,7 +40,7 @@ def advantages(gained: Tensor, credit: Credit, advantage: Advantage) -> Tensor:
 
     The value of a sentence is its gain (`myopic`: equation 14 of Celikyilmaz et al. 2018, biased), or the sum of its
     gain and all later ones (`reward_to_go`, unbiased, because earlier gains do not depend on it). With Q = 1 both are
-    the reward of the whole text. Missing sentences count 0. A value is compared with those at the same sentence index:
+    the reward of the whole text. Missing sentences count 0. Each value is compared with those of the same index:
 
     - `greedy`: minus the value in the greedy text.
     - `leave_one_out`: minus the mean of the other samples (RLOO, arXiv 2402.14740).
@@ -75,7 +75,7 @@ def clipped_gain(log_probs: Tensor, old_log_probs: Tensor, advantage: Tensor, cl
 
 
 def divergence(log_probs: Tensor, reference: Tensor) -> Tensor:
-    """Return Q/P - log(Q/P) - 1, an estimate of KL(P || Q), from log P (`log_probs`) and log Q (`reference`) by token.
+    """Return Q/P - log(Q/P) - 1, an estimate of KL(P || Q), of log P (`log_probs`) and log Q (`reference`), [B, K, T].
 
     It is k3 of http://joschu.net/blog/kl-approx.html, as in GRPO (arXiv 2402.03300, equation 4): never negative, and
     unbiased for samples of P. Its gradient is, on average over samples of P, that of KL(Q || P) at each token.

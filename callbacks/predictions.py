@@ -97,7 +97,7 @@ class PredictionWriter(Callback):
             },
         }  # fmt: skip
         for path, content in contents.items():
-            if content is not None:  # without a `checkpoint`
+            if content is not None:  # `checkpoint` may be None
                 atomic_write(path, json.dumps(content, indent=1) + "\n")
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:

@@ -37,7 +37,7 @@ def marked(summary: Summary, opening: str = "[", closing: str = "]") -> str:
             words_and_marks.append(opening if copied else closing)
             inside = copied
         words_and_marks.append(word)
-    text = " ".join(words_and_marks + [closing] * inside)  # ends a run of copied words at the end
+    text = " ".join(words_and_marks + [closing] * inside)  # if the summary ends with copied words
     return text.replace(f"{opening} ", opening).replace(f" {closing}", closing)  # no space inside the marks
 
 

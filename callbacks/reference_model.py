@@ -25,7 +25,7 @@ def frozen_copy(module: Generative) -> Generative:
     if isinstance(module, FSDPModule):
         raise ValueError("SelfCritical: kl copies the model, whose weights are sharded here; use the strategy ddp")
     shared = [parameter for parameter in module.parameters() if not parameter.requires_grad]
-    attributes = vars(module)  # no properties; `extra_terms` refers to callbacks, which must not be copied
+    attributes = vars(module)  # without properties; `extra_terms` refers to callbacks, which must not be copied
     shared += [attributes[name] for name in ("tokenizer", "extra_terms", "step_values") if name in attributes]
     reference = copy.deepcopy(module, {id(value): value for value in shared})  # the memo: its values are not copied
     for part in reference.modules():

@@ -18,7 +18,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # full disk, exceeded quota, o
 
 @contextmanager
 def naming_full_disk(path: Path) -> Iterator[None]:
-    """Raise errors of a full disk, quota or file size (`FULL`) in the block as a `UserError` with the missing path."""
+    """Raise errors of a full disk, quota or file size limit (`FULL`) in the block as a `UserError` that has `path`."""
     try:
         yield
     except OSError as error:

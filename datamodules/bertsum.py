@@ -87,7 +87,7 @@ class SentenceData(EncoderData):
             "references": [row["references"] for row in rows],
             "tokens": pad([row["tokens"] for row in rows], self.tokenizer.pad),
             "lengths": torch.tensor([len(row["tokens"]) for row in rows]),
-            "owner": pad(owner, -1),  # 0 is the first sentence
+            "owner": pad(owner, -1),  # 0 would be the first sentence
             "heads": pad(heads).bool(),
         }
 

@@ -39,7 +39,7 @@ def paragraph_parts(paragraphs: list[int], agents: int) -> list[int]:
     boundaries = [0]  # number of paragraphs before each part
     for part in range(1, agents):
         even_end = ends[-1] * part / agents
-        possible = range(boundaries[-1] + 1, len(paragraphs) - (agents - part) + 1)  # one for each later agent
+        possible = range(boundaries[-1] + 1, len(paragraphs) - (agents - part) + 1)  # leaves one for each later agent
         boundaries.append(min(possible, key=lambda boundary: abs(ends[boundary] - even_end)))
     boundaries.append(len(paragraphs))
     return [ends[after] - ends[before] for before, after in pairwise(boundaries)]

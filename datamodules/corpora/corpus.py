@@ -241,7 +241,7 @@ def _converted(
 ) -> Iterator[list[tuple[Record | BadRecord, Document | BadRecord]]]:
     """Yield batches of pairs: a record, and the result of `to_document` for it; `title` describes the progress bar."""
     records = iter(records)
-    batch = list(islice(records, _BATCH))  # before this progress bar: the first record may wait for another one
+    batch = list(islice(records, _BATCH))  # before this progress bar: the first record may show another bar
     with mapper(num_proc) as map_in_processes, progress_bar() as progress:
         task = progress.add_task(title, total=None)
         while batch:
@@ -260,7 +260,7 @@ def _all_have_references(folder: Path) -> bool:
 
 
 def _report_skipped(name: str, folder: Path, skipped: list[dict[str, str]], on_bad_record: OnBadRecord) -> None:
-    """Warn about skipped records, or raise a `UserError` with `raise` if cached documents are those of a `skip`."""
+    """Warn about skipped records; raise a `UserError` with `raise`, which may read what a command with `skip` cached."""
     if not skipped:
         return
     examples = [f"{bad['where']}: {bad['problem']}" for bad in skipped[:3]]

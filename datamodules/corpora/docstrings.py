@@ -157,7 +157,7 @@ class Docstrings(Corpus):
 
     @cached_property
     def _files(self) -> list[tuple[str, Path]]:
-        """Name, relative to one of the folders that are read, and path of each Python file to read, sorted."""
+        """Name (path relative to the folder that is searched) and path of each Python file to read, sorted."""
         if self.folders is None:
             paths = sysconfig.get_paths()  # `purelib` and `platlib`: site-packages; `stdlib`: standard library
             installed = source_files(_distinct_paths(paths["purelib"], paths["platlib"]), self.packages)

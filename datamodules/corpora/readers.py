@@ -175,7 +175,7 @@ def _until(start: int, rows: Any) -> str:
 
 
 def _parquet(path: Path, fields: list[str]) -> Iterator[tuple[int, Row]]:
-    """Yield number (from 1) and `fields` of each row; if the file lacks one, also its unread fields, as None."""
+    """Yield number (from 1) and `fields` of each row; if the file lacks any of them, also its unread fields, as None."""
     import pyarrow.parquet as pq  # here, because most commands read no such file
 
     number = 0

@@ -78,8 +78,8 @@ class ParseCache:
         paths = set(self.folder.glob("*.safetensors"))
         for path in self._shards.keys() - paths:
             self._forget(path)
-        self._broken = {path: reason for path, reason in self._broken.items() if path in paths}  # not removed
-        for path in sorted(paths - self._shards.keys() - self._broken.keys()):  # all processes prefer the same copy
+        self._broken = {path: reason for path, reason in self._broken.items() if path in paths}  # still there
+        for path in sorted(paths - self._shards.keys() - self._broken.keys()):  # all processes use the same copy
             try:
                 shard = self._shards[path] = shards.read_header(path)
             except FileNotFoundError:  # another process removed it
@@ -114,7 +114,7 @@ class ParseCache:
     def get(self, key: str, id: str | None = None) -> DiscourseParse:
         """Return a parse; its tensors are a private memory map, which loads only the pages that are accessed.
 
-        It has the id `id`; by default that of the document that was parsed, maybe another one with the same text.
+        The parse gets `id`, by default the id of the document that was parsed, maybe another with the same text.
 
         Raises:
             MissingParse: if the parse is missing or damaged.
@@ -180,7 +180,7 @@ class ParseCache:
             raise UserError(f"{self.folder}: {versions}; choose another folder, or remove it to parse again")
 
     def prepare(self) -> None:
-        """Prepare the folder for a writer: write the manifest, rename damaged shards, remove leftovers of writers."""
+        """Prepare the folder for a writer: write the manifest, rename damaged shards, remove leftover files."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             text = json.dumps({"format": FORMAT, "version": VERSION}, indent=1) + "\n"

@@ -127,7 +127,7 @@ def tree_gamma(tree: Tensor, size: int, rows: Rows = "side", probability: Tensor
         mass = other_side * value * torch.isin(nuclearity, torch.tensor(ids))  # of each EDU first ... last, [E - 1]
         change.index_add_(0, first, mass).index_add_(0, last + 1, mass, alpha=-1)
     gamma = change.cumsum(0)[:size] / size
-    return gamma * nucleus_leaves(tree, size) if rows == "nucleus" else gamma  # 0 for other EDUs
+    return gamma * nucleus_leaves(tree, size) if rows == "nucleus" else gamma  # 0 for satellites
 
 
 def band_gamma(band: Tensor) -> Tensor:

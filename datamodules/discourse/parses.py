@@ -47,7 +47,7 @@ class ParseRequest:
 
 @dataclass
 class DiscourseParse:
-    """Discourse of a document: E EDUs, best tree and LDD: p(edu_i is the nucleus of edu_j under relation l), l of R."""
+    """Discourse of a document: E EDUs, best tree, and LDD, p(edu_i is the nucleus of edu_j under relation l of R)."""
 
     id: str  # id of the document
     text_digest: str  # digest of the text
@@ -191,7 +191,7 @@ def validate_gamma(gamma: Tensor | None, size: int) -> Tensor:
 
 
 def strip_edus(edus: Tensor, text: str) -> Tensor:
-    """Strip whitespace at the ends of EDUs, offsets [E, 2] in `text`; ValueError without, or for an invalid, EDU."""
+    """Strip whitespace at the ends of EDUs, offsets [E, 2] in `text`; ValueError for no, empty or misplaced ones."""
     if not len(edus):
         raise ValueError("there is no EDU; leave empty documents out")
     stripped, previous_end = [], 0

@@ -66,7 +66,7 @@ def validate_document(document: TreebankDocument, where: str) -> TreebankDocumen
 
 
 def _check_offsets(offsets: list[Offsets], name: str, length: int, location: str) -> None:
-    """Raise TreebankError if offsets of the field `name` are empty, overlap, or leave a text of `length` characters."""
+    """Raise TreebankError if offsets of the field `name` are empty, overlap, or go beyond `length`, that of the text."""
     end_before = 0
     for number, (start, end) in enumerate(offsets):
         described = f"{location}: {name}[{number}] is characters {start} to {end}"
@@ -91,7 +91,7 @@ def join_edus(texts: list[str]) -> tuple[str, list[Offsets]]:
 
 
 def in_language(document: TreebankDocument, code: str) -> TreebankDocument:
-    """Add sentences, by the rules of language `code`, to a document without; for English, `sentence_starts` does so."""
+    """Add sentences, by the rules of language `code`, to a document without any; `sentence_starts` splits English."""
     language = language_of(code)
     if language.is_english or document.sentences:
         return document

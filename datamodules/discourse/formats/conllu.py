@@ -49,7 +49,7 @@ def read(text: str, name: str) -> list[TreebankDocument]:
 
     Raises:
         TreebankError: if a line does not have 10 columns, `Discourse=` is missing, invalid, without a depth or not
-            numbered consecutively, all words are blanked out (`_`), or dependencies are not a tree; it names the line.
+            numbered consecutively, all words are blanked out (`_`), or there is no tree; the message has the line.
     """
     documents = []
     reading = _Reading(f"{name}:1", PurePath(name.removesuffix(".gz")).stem)  # the text and edges of a document so far
@@ -112,7 +112,7 @@ def _read_word(line: str, where: str, reading: _Reading) -> None:
 
 
 def _add_word(identifier: str, form: str, space_after: str, reading: _Reading) -> int:
-    """Append a word or a range such as `1-2` to `reading`, not the words inside a range; return its first character."""
+    """Append a word or a range such as `1-2` to `reading`, not the words inside a range; return the start in the text."""
     if identifier.isdecimal() and int(identifier) <= reading.range_end:  # a word inside a range
         start = min(reading.range_start + reading.inner, len(reading.text) - 1)  # words may be longer than their range
         reading.inner += len(form)
@@ -182,7 +182,7 @@ def from_dependencies(
 
     Args:
         heads: index of the head of each EDU, -1 for the root.
-        relations: relation to the head, which is that of all nuclei for a further nucleus; `ROOT` for the root.
+        relations: relation to the head; a further nucleus has the relation of all nuclei, the root has `ROOT`.
         kinds: `m` for a further nucleus, `s` for a satellite, `root` for the root.
         depths: order in which dependents are attached to a head, 0 for the innermost; equal for children of one node.
 
