@@ -162,7 +162,7 @@ def _lines(text: str | list[str], sentences: Sentences) -> str | list[str]:
 
 
 def _bad(row: dict[str, Any], where: str, field: str, expected: str, argument: str) -> BadRecord:
-    """Return the error of a missing field, which tells to name another by `argument`, or of one that is not `expected`."""
+    """Return the error of a missing field, to be named by `argument`, or of a field of another type than `expected`."""
     if field not in row:
         available = ", ".join(row) or "none"
         problem = f"it has no field {field!r} (there are: {available})"

@@ -175,7 +175,7 @@ def _until(start: int, rows: Any) -> str:
 
 
 def _parquet(path: Path, fields: list[str]) -> Iterator[tuple[int, Row]]:
-    """Yield number (from 1) and `fields` of each row; if the file lacks any of them, also its unread fields, as None."""
+    """Yield number, from 1, and `fields` of each row; if the file lacks one of these, also all others, as None."""
     import pyarrow.parquet as pq  # here, because most commands read no such file
 
     number = 0

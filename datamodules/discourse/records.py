@@ -66,7 +66,7 @@ def validate_document(document: TreebankDocument, where: str) -> TreebankDocumen
 
 
 def _check_offsets(offsets: list[Offsets], name: str, length: int, location: str) -> None:
-    """Raise TreebankError if offsets of the field `name` are empty, overlap, or go beyond `length`, that of the text."""
+    """Raise TreebankError if offsets of the field `name` are empty, overlap, or lie outside a text of `length`."""
     end_before = 0
     for number, (start, end) in enumerate(offsets):
         described = f"{location}: {name}[{number}] is characters {start} to {end}"

@@ -112,7 +112,7 @@ def _read_word(line: str, where: str, reading: _Reading) -> None:
 
 
 def _add_word(identifier: str, form: str, space_after: str, reading: _Reading) -> int:
-    """Append a word or a range such as `1-2` to `reading`, not the words inside a range; return the start in the text."""
+    """Append a word or a range like `1-2` to `reading`, not the words inside a range; return its start in the text."""
     if identifier.isdecimal() and int(identifier) <= reading.range_end:  # a word inside a range
         start = min(reading.range_start + reading.inner, len(reading.text) - 1)  # words may be longer than their range
         reading.inner += len(form)
