@@ -15,7 +15,7 @@ from lightning_modules.options import AdamWOptions, EncoderAdamWOptions, Schedul
 
 
 def training_steps(trainer: Trainer) -> int:
-    """Return the number of optimizer steps, and let data load again; a `UserError` if only time limits training."""
+    """Return the number of optimizer steps; makes the trainer reload its data. A `UserError` if only time limits it."""
     steps = trainer.estimated_stepping_batches
     # Lightning has loaded the training data to count its batches, before it restores a checkpoint; unless it loads
     # them again, their position is not restored, and a resumed run starts its epoch from the first batch
@@ -48,9 +48,9 @@ def noam_factor(size: int, warm_up: int) -> Callable[[int], float]:
 
 
 def rate_factor(step: int, schedule: Schedule, steps: int, warm_up: float) -> float:
-    """Return the learning rate at a step, from 0, as a fraction of the peak; options as in `AdamWOptions`.
+    """Return the learning rate at a step, counted from 0, as a fraction of the peak; for `schedule` see `AdamWOptions`.
 
-    The number of `steps` is only used by `linear` and for a fractional warm-up.
+    `warm_up` is a number of steps or, below 1, a fraction of all `steps`, which only it and `linear` need.
     """
     warmup_steps = max(1, round(warm_up * steps if warm_up < 1 else warm_up))  # at least 1, as it is a divisor
     rising = (step + 1) / warmup_steps
@@ -81,7 +81,7 @@ def two_rates(
     parts = [(others, options.lr, options.warmup_steps)]
     if isinstance(options, EncoderAdamWOptions):
         warm_up = options.warmup_steps if options.encoder_warmup_steps is None else options.encoder_warmup_steps
-        parts.insert(0, (encoder_parameters, options.encoder_lr, warm_up))  # first, as in saved optimizer states
+        parts.insert(0, (encoder_parameters, options.encoder_lr, warm_up))  # first: the order in checkpoints
     groups, factors = [], []  # parameter groups, and the schedule of each
     for parameters, peak, warm_up in parts:
         for is_matrix in (True, False):

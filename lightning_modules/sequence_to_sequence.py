@@ -86,20 +86,20 @@ class SequenceToSequence(Summarizer):
         return (padded.view_as(batch.target).sum(1) / batch.target_lengths).mean()  # [B, T] -> scalar
 
     def log_probs(self, batch: Batch, samples: Samples, options: DecodingOptions | None = None) -> Tensor:
-        """Return log P of samples, [B, K, T], 0 after their end; with `options`, of the distribution of `sample`."""
+        """Return log P of K samples of each document, [B, K, T], 0 after their end, as `Generative.log_probs` says."""
         tokens, lengths = samples
-        if options is not None:
+        if options is not None:  # of the distribution that `sample` draws from with these options
             distribution = self.distribution(batch, tokens)
             return rescore(distribution, tokens, lengths, self.tokenizer.stop, options, self.forbidden(options))
         is_token = torch.arange(tokens.shape[-1], device=tokens.device) < lengths.unsqueeze(-1)  # [B, K, T]
-        positions = is_token.flatten().nonzero().squeeze(1)                           # [N]
+        positions = is_token.flatten().nonzero().squeeze(1)  # of all N tokens, in [B K T], [N]
         log_probs, _ = self._token_log_probs(batch, tokens, positions)
         return log_probs.new_zeros(tokens.numel()).index_copy(0, positions, log_probs).view(tokens.shape)
 
     def generate(self, batch: Batch, options: DecodingOptions) -> Hypotheses:
         """Run beam search, or sampling with `options.sample`, in eval mode, without tokens that are `forbidden`."""
         with evaluating(self):
-            state, memory = self.decoder.begin(*self.encode(batch))
+            state, memory = self.decoder.begin(*self.encode(batch))  # of generated tokens (none yet); of documents
             first = torch.full((batch.batch_size,), self.start, device=next(iter(memory.values())).device)  # [B]
             search = sample if options.sample else beam_search
             return search(
@@ -135,7 +135,7 @@ class SequenceToSequence(Summarizer):
     def summarize(self, batch: Batch) -> list[Summary]:
         """Return the best hypothesis of each document as sentences."""
         hypotheses = self.generate(batch, self.decoding)  # best first
-        texts = self._decode(Samples(hypotheses.tokens[:, :1], hypotheses.lengths[:, :1]))
+        texts = self._decode(Samples(hypotheses.tokens[:, :1], hypotheses.lengths[:, :1]))  # one per document
         return [
             Summary(document_id, self._sentences(text), references)
             for document_id, (text,), references in zip(batch.ids, texts, batch.references)

@@ -31,14 +31,14 @@ def find_layers(module: nn.Module) -> list[nn.Module]:
 def shard(module: nn.Module, layers: Iterable[nn.Module], mesh: DeviceMesh) -> None:
     """Distribute the weights of a LightningModule over the processes of a mesh, in place.
 
-    The weights of each of `layers` are gathered when it is called; all others stay gathered through a step.
+    The weights of each of `layers` are gathered only while it runs; all others, until the backward pass ends.
     """
     for name, parameter in module.named_parameters():
         if parameter.dim() == 0:
             raise UserError(f"--trainer.strategy fsdp2: the scalar {name} cannot be sharded; {REMEDY}")
     for layer in layers:
         fully_shard(layer, mesh=mesh)
-    fully_shard(module, mesh=mesh, reshard_after_forward=False)
+    fully_shard(module, mesh=mesh, reshard_after_forward=False)  # the weights outside of `layers`
     for name in STEPS:  # methods that Lightning calls instead of `forward`, which gather weights only if registered
         register_fsdp_forward_method(module, name)
 

@@ -22,7 +22,7 @@ SCALES = ":scales"  # suffix of the name of the scales of a matrix in 8 bits
 def save_weights(folder: Path, settings: Mapping[str, Any], state: Mapping[str, Tensor], bits: int = 16) -> None:
     """Write weights and settings as model.safetensors and config.json.
 
-    All weights are in half precision, but with 8 `bits`, matrices are int8 with a scale for each row (`quantized`).
+    All weights are in half precision, but with 8 `bits`, matrices are int8 with scales of rows as NAME:scales.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def load_weights(folder: Path, model: nn.Module, expected: Mapping[str, Tensor]) -> None:
-    """Load model.safetensors of a folder into a model; a `UserError` if names or shapes differ from `expected`."""
+    """Load model.safetensors into a model; a `UserError` if names or shapes differ from `expected`, weights by name."""
     file = folder / "model.safetensors"
     state = read_weights(folder)
     mismatched = expected.keys() ^ state.keys()
@@ -96,7 +96,7 @@ def load_model(kind: Callable[..., Model], folder: Path, noun: str, options: Map
     settings = read_settings(folder)
     try:
         model = kind(**settings | options)
-    except TypeError as error:
+    except TypeError as error:  # a stored setting that is no argument of the class
         raise UserError(f"{folder}/config.json: not {noun}'s ({error})") from error
     load_weights(folder, model, model.state_to_keep())
     return model.eval()

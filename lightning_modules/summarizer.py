@@ -126,7 +126,7 @@ class Summarizer(LightningModule, ABC):
         if language := getattr(datamodule, "language", None):
             self.set_language(language.code)
         if datamodule is not None and datamodule.tokenizer is not None:
-            self.set_tokenizer(datamodule.tokenizer)
+            self.set_tokenizer(datamodule.tokenizer)  # a `UserError` if it is larger than `vocab_size`
 
     def layers_to_shard(self) -> list[nn.Module]:
         """Return the modules that FSDP2 shards one by one; training must run them by a call, which gathers weights."""
@@ -193,8 +193,8 @@ class Summarizer(LightningModule, ABC):
 
         Returns:
             For each argument that named a pretrained model, such as `encoder.checkpoint`, the path of the written part
-            relative to `folder`. In the config it replaces the value of this argument, and that of the DataModule's
-            argument with the same name without its group, `checkpoint`. Empty for a model without pretrained parts.
+            relative to `folder`. In the exported config it replaces the value of this argument, and of the same
+            argument of the DataModule, there `checkpoint` without `encoder`. Empty without pretrained parts.
         """
         return {}
 
@@ -211,7 +211,7 @@ class Summarizer(LightningModule, ABC):
         torch.manual_seed(hash((self._seed, self.trainer.global_rank, self.trainer.fit_loop.total_batch_idx)))
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """Return the weighted sum of the named terms, times `batch.loss_weight`: the documents of a step count equally.
+        """Return the weighted sum of the named terms, times `batch.loss_weight`, and log the terms.
 
         Each term is logged as train/<name>, the mean over the documents of all ranks, and so is each of `step_values`,
         which terms fill (`SelfCritical`). The sum of the model's terms is multiplied by `model_loss_weight`. Terms of
@@ -228,13 +228,13 @@ class Summarizer(LightningModule, ABC):
             loss = loss + weighted_sum(extra, self.loss_weights)
         values = {name: value.detach() for name, value in {**terms, **extra, "loss": loss}.items()}
         log_training(self, self.step_values | values, batch)
-        return loss * batch.loss_weight
+        return loss * batch.loss_weight  # so that all documents of an optimizer step count equally
 
     def on_validation_epoch_start(self) -> None:
         self._summarized = 0
 
     def validation_step(self, batch: Batch, batch_idx: int) -> list[Summary]:
-        """Log the loss terms, and summarize the first `val_summaries` documents (all of them outside training)."""
+        """Log loss terms; return scored summaries of the first `val_summaries` documents (outside training, of all)."""
         terms = self.loss_terms(batch)
         loss = weighted_sum(terms, self.loss_weights)
         for name, term in {**terms, "loss": loss}.items():
@@ -269,7 +269,7 @@ class Summarizer(LightningModule, ABC):
         Scores of documents with references are added to the ROUGE metric, which is logged at the end of the epoch.
         """
         summaries = self.scored(self.summarize(batch))
-        scored = [summary for summary in summaries if summary.scores]
+        scored = [summary for summary in summaries if summary.scores]  # those of documents with a reference
         if scored:
             predictions = [summary.sentences for summary in scored]
             self.rouge[stage].update(predictions, [summary.references for summary in scored])
@@ -300,7 +300,7 @@ class Summarizer(LightningModule, ABC):
         if datamodule is None:
             return
         documents = datamodule.features("test")
-        if not any(documents["references"]):
+        if not any(documents["references"]):  # a list for each document, empty without references
             raise UserError(
                 f"{datamodule.corpus.title('test')}: none of its {counted(len(documents), 'document')} "
                 f"({documents[0]['id']!r} is the first) has a reference to score against; `precis predict` writes "
@@ -321,4 +321,4 @@ def evaluating(module: nn.Module) -> Iterator[None]:
         with torch.no_grad(), gathered(module) if was_training else nullcontext():
             yield
     finally:
-        module.train(was_training)
+        module.train(was_training)  # overridden where a frozen encoder stays in eval mode

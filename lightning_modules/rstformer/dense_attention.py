@@ -18,9 +18,9 @@ def dense_attention(
     """Return the result of `chunked_attention`, with the same arguments, through dense scores [B, H, T, T]."""
     positions = torch.arange(q.shape[2], device=q.device)
     near = (positions[:, None] - positions).abs() <= window                           # [T, T]
-    visible = (near | view.is_global[:, None]) & view.token_mask[:, None]  # [B, T, T]; output at global i is replaced
+    visible = (near | view.is_global[:, None]) & view.token_mask[:, None]  # [B, T, T]: the window and global keys
     out = attend(q, k, v, visible, table, view.token_edu, view.token_edu, dropout)
-    return out.masked_fill(~view.token_mask[:, None, :, None], 0)
+    return out.masked_fill(~view.token_mask[:, None, :, None], 0)  # the caller replaces outputs at global tokens
 
 
 def attend(
@@ -36,7 +36,7 @@ def attend(
     """Return dense attention of queries to keys, [B, H, Q, D]; a query that sees no key gets the mean of all values.
 
     Queries, divided by sqrt(D), are [B, H, Q, D], keys and values [B, H, K, D]. `visible` is False where a query does
-    not see a key, [B, Q, K]; the EDUs of queries and keys are -1 for none, [B, Q] and [B, K].
+    not see a key, [B, Q, K]; EDUs of queries and keys are -1 for none, [B, Q] and [B, K]. `table` may be None.
     """
     with torch.autocast(q.device.type, enabled=False):  # dtypes are chosen below
         scores = q @ k.transpose(-1, -2)                                              # [B, H, Q, K]
@@ -45,17 +45,17 @@ def attend(
             scores = with_discourse(scores, table, query_edu, key_edu)
         # the lowest number rather than -inf: the weights of queries that see no key stay finite
         weights = scores.masked_fill(~visible[:, None], torch.finfo(scores.dtype).min).softmax(-1)
-        return torch.nn.functional.dropout(weights, dropout).to(v.dtype) @ v
+        return torch.nn.functional.dropout(weights, dropout).to(v.dtype) @ v  # `dropout` is 0 in evaluation
 
 
 def with_discourse(scores: Tensor, table: HeadTable, query_edu: Tensor, key_edu: Tensor) -> Tensor:
-    """Change the scores [B, H, Q, K] of pairs of tokens by the table's value for their EDUs, where it has one.
+    """Change scores [B, H, Q, K] of pairs of tokens by the table's values for their EDUs; pairs outside it keep theirs.
 
     `query_edu` and `key_edu` are the EDUs of queries [B, Q] and keys [B, K], -1 for none.
     """
-    width = table.values.shape[-1]
+    width = table.values.shape[-1]  # 2b + 1, for distances of two EDUs from -b to b
     query, key = query_edu[:, :, None], key_edu[:, None, :]
-    column = key - query + width // 2  # see `HeadTable`                              # [B, Q, K]
+    column = key - query + width // 2  # distance 0 is in the middle                  # [B, Q, K]
     in_band = (query >= 0) & (key >= 0) & (column >= 0) & (column < width)
     entry = query.clamp(min=0) * width + column.clamp(0, width - 1)  # index in the flattened table [E width]
     entry = entry.flatten(1).unsqueeze(1).expand(-1, scores.shape[1], -1)             # [B, H, Q K]
@@ -79,12 +79,12 @@ def batched_attention(
 ) -> Tensor:
     """Return the result of `chunked_attention`, with the same arguments, by `chunk` queries of all documents at a time.
 
-    Nothing reads a value of a tensor, so that the host never waits for the device. The scores of a chunk are computed
-    again in the backward pass, so that memory is linear in length.
+    No value of a tensor is read, so that the host never waits for the device. Scores are computed again in the backward
+    pass, so that memory is linear in length. The Q queries of a chunk see G global keys and K keys in their windows.
     """
     length, outputs = q.shape[2], []
     positions, is_present = _global_positions(view)                                   # [B, G] each
-    documents = torch.arange(len(q), device=q.device)[:, None]  # [B, 1]; indexes [B, T, H, D] with `positions`
+    documents = torch.arange(len(q), device=q.device)[:, None]  # [B, 1]; with `positions`, an index into [B, T, H, D]
     global_k, global_v = (x.transpose(1, 2)[documents, positions].transpose(1, 2) for x in (k, v))  # [B, H, G, D]
     no_edu = torch.full_like(positions, -1)  # discourse does not change attention to global tokens
     for start in range(0, length, chunk):
@@ -92,7 +92,7 @@ def batched_attention(
         keys = slice(max(0, start - window), min(length, end + window))
         i = torch.arange(start, end, device=q.device)[:, None]                        # [Q, 1]
         j = torch.arange(keys.start, keys.stop, device=q.device)                      # [K]
-        # the first G columns are global tokens, hidden among the K keys; outputs of global queries are replaced later
+        # global tokens are the first G columns, and hidden among the K others; the caller replaces outputs at global i
         local = ((i - j).abs() <= window) & (view.token_mask & ~view.is_global)[:, None, keys]   # [B, Q, K]
         visible = torch.cat([is_present[:, None].expand(-1, end - start, -1), local], -1)        # [B, Q, G + K]
         output = checkpoint(
@@ -113,7 +113,7 @@ def batched_attention(
 
 
 def _global_positions(view: View) -> tuple[Tensor, Tensor]:
-    """Return the positions of the global tokens of each document, [B, G], padded with 0, and False at padding."""
+    """Return positions of the global tokens of each document, padded with 0, and a mask, False at padding, [B, G]."""
     max_count = max((tokens.shape[1] for _, tokens in view.global_groups), default=0)  # G
     positions = view.token_edu.new_zeros(len(view.token_mask), max_count)
     is_present = torch.zeros_like(positions, dtype=torch.bool)

@@ -44,10 +44,10 @@ def _listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def block_mask(view: View, window: int) -> BlockMask:
-    """Return the block mask of the kernel for the `padded_size` of a batch; no tensor of size [T, T] is needed."""
+    """Return which pairs of N blocks of tokens (padded) the kernel computes, and its mask; needs no [T, T] tensor."""
     length = padded_size(view.token_mask.shape[1], BLOCK)
     token_mask, is_global = _pad_end(view.token_mask, length, False), _pad_end(view.is_global, length, False)
-    overlapping, inside = _window_blocks(length, window, token_mask.device)  # partly and fully in it, [N, N] each
+    overlapping, inside = _window_blocks(length, window, token_mask.device)  # partly, and fully, in the window
     in_blocks = token_mask.unflatten(1, (-1, BLOCK))                                  # [B, N, BLOCK]
     global_in_blocks = is_global.unflatten(1, (-1, BLOCK))
     has_tokens = in_blocks.any(-1)                                                    # [B, N]
@@ -68,11 +68,11 @@ def _pad_end(x: Tensor, length: int, value: float | bool, dim: int = 1) -> Tenso
 
 
 def _pad_table(values: Tensor, neutral_value: float) -> Tensor:
-    """Pad a table by neutral values to one of few sizes to compile, [B, H, E, 2b + 1] -> [B, H, E', 2b' + 1].
+    """Pad a table by neutral values, for few compiled shapes, [B, H, E, 2b + 1] -> [B, H, E', 2b' + 1].
 
     E' > E and b' > b: `_score_mod` looks up pairs outside the table, or with a token in no EDU, in the padding.
     """
-    half, edus = values.shape[-1] // 2, values.shape[2]  # b, E; one more below: the padding is never empty
+    half, edus = values.shape[-1] // 2, values.shape[2]  # b, E; + 1 below, so that there is always padding
     side, extra_edus = padded_size(half + 1, _MIN_HALF_WIDTH) - half, padded_size(edus + 1, _MIN_EDUS) - edus
     return torch.nn.functional.pad(values, (side, side, 0, extra_edus), value=neutral_value)
 
@@ -81,14 +81,14 @@ def _score_mod(token_edu: Tensor, values: Tensor, operation: Operation):
     """Return the function by which the kernel applies a padded table to one score, see `HeadTable`."""
     rows, width = values.shape[-2:]
     no_edu = token_edu < 0
-    # tokens in no EDU lead to padding of the table: the last row for queries, beyond the last column for keys. int32,
-    # since the kernel computes an index for each score
+    # tokens in no EDU lead to padding of the table: queries to the last row, keys, through `clamp`, to the last column;
+    # int32, since the kernel computes an index for each score
     query_row = token_edu.masked_fill(no_edu, rows - 1).int()                         # [B, T]
     key_edu = token_edu.masked_fill(no_edu, rows + width).int()                       # [B, T]
 
     def modify(score, b, h, i, j):  # document, head, query, key
         row = query_row[b, i]
-        column = (key_edu[b, j] - row + width // 2).clamp(0, width - 1)  # b' + d, see `HeadTable`
+        column = (key_edu[b, j] - row + width // 2).clamp(0, width - 1)  # the middle is distance 0
         looked_up = values[b, h, row, column].to(score.dtype)
         if operation == "replace":  # whose padding is NaN
             return torch.where(looked_up.isnan(), score, looked_up)
@@ -119,7 +119,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, modify, compiled: 
 class FactorGradient(torch.autograd.Function):
     """Gradient of the learned factor of a table by a second forward pass, without atomic additions: deterministic.
 
-    With scores S_ij + beta_h s_ij, attention weights P and outputs o_i = sum_j P_ij v_j,
+    With scores S_ij + beta_h s_ij of query i and key j, beta_h s_ij from the table, weights P, o_i = sum_j P_ij v_j,
 
         d o_i / d beta_h = sum_j P_ij s_ij (v_j - o_i).
 
@@ -140,14 +140,14 @@ class FactorGradient(torch.autograd.Function):
         """Return the gradients of `out` and beta, and None for the other arguments; the class has the equation."""
         out, lse, q, k, v, values, log_weights, token_edu = ctx.saved_tensors
         with torch.no_grad():
-            modify = _score_mod(token_edu, values + log_weights, "shift")  # only shifts have a factor
+            modify = _score_mod(token_edu, values + log_weights, "shift")  # adds log w; only shifts have a factor
             weighted_out, aux = _attend(q, k, v, ctx.mask, modify, ctx.compiled, return_aux=_LSE)
             # r_i; rows of padding see no key, so their denominator is 0 and the ratio undefined
             ratio = (aux.lse - lse).exp().nan_to_num(0.0, 0.0, 0.0).unsqueeze(-1)         # [B, H, T, 1]
             dtype = ratio.dtype
             slopes = ctx.sign * ratio * (weighted_out.to(dtype) - out.to(dtype))          # [B, H, T, D]
             grad_beta = (grad.to(dtype) * slopes).sum((0, 2, 3))                          # [H]
-        return grad, grad_beta, *[None] * 10
+        return grad, grad_beta, *[None] * 10  # for the arguments after beta
 
 
 def fused_attention(
@@ -160,7 +160,7 @@ def fused_attention(
     mask: BlockMask | None = None,
     compiled: bool = True,
 ) -> Tensor:
-    """Return the result of `chunked_attention.chunked_attention`, without dropout, by a fused kernel.
+    """Return the result of `chunked_attention.chunked_attention`, without dropout; q, k, v are [B, H, T, D].
 
     `mask`, the `block_mask` of the view and window, can be shared by layers. Without `compiled`, for tests, all T^2
     scores are computed. Raises a `RuntimeError` if gradients of q, k, v or of the table's entries are required on a
@@ -182,7 +182,7 @@ def fused_attention(
         modify = _score_mod(token_edu, values, table.operation)
     if factor is not None and torch.is_grad_enabled() and factor.beta.requires_grad:
         out, aux = _attend(q, k, v, mask, modify, compiled, return_aux=_LSE)
-        log_weights = _pad_table(factor.weights, factor.neutral).clamp(min=0).log()  # rounding may give less than 0
+        log_weights = _pad_table(factor.weights, factor.neutral).clamp(min=0).log()  # rounding may give w < 0
         inputs = (x.detach() for x in (aux.lse, q, k, v, values, log_weights, token_edu))  # for the gradient of beta
         out = FactorGradient.apply(out, factor.beta, *inputs, mask, factor.sign, compiled)
     else:

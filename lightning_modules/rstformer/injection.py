@@ -74,7 +74,7 @@ class View:
         """
         token_mask = attention_mask != 0
         is_global = torch.zeros_like(token_mask) if global_attention_mask is None else global_attention_mask != 0
-        if is_global.device == token_mask.device:  # a mask on the CPU is grouped there, without excluding padding
+        if is_global.device == token_mask.device:  # not for one left on the CPU: `token_mask` is on the GPU
             is_global = is_global & token_mask
         edu = token_mask.new_full(token_mask.shape, -1, dtype=torch.long) if token_edu is None else token_edu.long()
         if is_global.shape != token_mask.shape or edu.shape != token_mask.shape:
@@ -84,7 +84,7 @@ class View:
         groups = [tuple(x.to(token_mask.device, non_blocking=True) for x in group) for group in groups]
         is_global, edu = (x.to(token_mask.device, non_blocking=True) for x in (is_global, edu))
         is_global = is_global & token_mask  # again, for a mask that was on the CPU
-        return cls(token_mask, is_global, edu.masked_fill(~token_mask | is_global, -1), groups)  # -1 keeps scores
+        return cls(token_mask, is_global, edu.masked_fill(~token_mask | is_global, -1), groups)  # -1: no discourse
 
 
 def global_groups(is_global: Tensor) -> list[tuple[Tensor, Tensor]]:
@@ -105,7 +105,7 @@ def reach_by_document(token_edu: Tensor, window: int) -> Tensor:
     """Return, for each document, the largest distance between the EDUs of a query and of a key in its window, [B].
 
     A window has `window` tokens to each side. `token_edu` is the EDU of each token, -1 for none, [B, T]. The maximum
-    over a window is computed from maxima over windows of half the size, in O(T log w).
+    over a window is computed from maxima over windows of half the size, in O(T log window).
     """
     if not token_edu.shape[1]:
         return token_edu.new_zeros(len(token_edu))
@@ -122,11 +122,11 @@ def reach_by_document(token_edu: Tensor, window: int) -> Tensor:
 
 
 def check_band(token_edu: Tensor, window: int, band: Tensor, ids: Sequence[str] = ()) -> None:
-    """Check that the LDD bands of a batch, [B, E, 2b + 1, R], include every pair of EDUs inside a window.
+    """Check that the bands of a batch, [B, E, 2b + 1, R], include every pair of EDUs inside a window.
 
-    `token_edu` is the EDU of each token, -1 for none, [B, T]; on the CPU, or else the check waits for the GPU.
-    `window` is in tokens to each side. Messages name the documents by `ids`, or by their numbers. Raises a `ValueError`
-    if the band has the wrong shape, is too narrow, or lacks the EDU of a token.
+    A band has the probabilities of R relations between each of E EDUs and those up to b before or after it. `token_edu`
+    is the EDU of each token, -1 for none, [B, T]; on a GPU, the check waits for it. `window` is in tokens to each side,
+    `ids` are for messages. A `ValueError` if a band has the wrong shape, is too narrow or lacks the EDU of a token.
     """
     if band.dim() != 4 or band.shape[2] % 2 == 0 or band.shape[0] != token_edu.shape[0]:
         raise ValueError(f"bands of {len(token_edu)} documents are [B, E, 2b + 1, R], got {list(band.shape)}")
@@ -146,8 +146,8 @@ def check_band(token_edu: Tensor, window: int, band: Tensor, ids: Sequence[str] 
 def head_relations(heads: int, relations: int, frequency: Sequence[float] | None = None) -> Tensor:
     """Return the weights of relations for each head, [H, R]; a `ValueError` if needed frequencies are missing or wrong.
 
-    Head h uses relation h. Surplus heads use the sum over all relations. With fewer heads than relations, the most
-    frequent relations are used, in their order; `frequency` has the frequency of each relation.
+    Head h uses relation h; heads after the last relation use the sum over all relations. With fewer heads, the most
+    frequent relations are used, in the order of their ids; `frequency` has the frequency of each relation.
     """
     if frequency is not None and len(frequency) != relations:
         raise ValueError(f"there are {len(frequency)} frequencies of {relations} relations")
@@ -177,7 +177,7 @@ class DiscourseInjection(nn.Module):
         own_edu_neutral: whether `log_bias` keeps the scores of two tokens of one EDU.
 
     Raises:
-        ValueError: if the injection or ablation does not exist.
+        ValueError: if the injection or ablation does not exist, or a band has another number of relations.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class DiscourseInjection(nn.Module):
         self.register_buffer("fixed_weights", weights, persistent=False)  # follows from arguments, so it is not saved
         if ablation == "no_discourse":
             return
-        if learn_weights and ablation != "no_labels":
+        if learn_weights and ablation != "no_labels":  # which uses the mean over relations, without weights
             self.weights = nn.Parameter(weights.clone())
         if injection in ("log_bias", "bias") and ablation != "wac":
             self.beta = nn.Parameter(torch.zeros(len(weights)))                       # [H], 0 is plain attention
@@ -211,13 +211,13 @@ class DiscourseInjection(nn.Module):
         return self.beta is not None or self.weights is not None
 
     def probabilities(self, band: Tensor) -> Tensor:
-        """Return p_h, [B, E, 2b + 1, R] -> [B, H, E, 2b + 1]; a `ValueError` if the numbers of relations differ."""
+        """Return p_h, the sum of a band over relations, weighted for head h: [B, E, 2b + 1, R] -> [B, H, E, 2b + 1]."""
         weights = self.fixed_weights if self.weights is None else self.weights        # [H, R]
         if band.shape[-1] != weights.shape[1]:
             raise ValueError(f"the parse has {band.shape[-1]} relations, but the model has {weights.shape[1]}")
         if self.ablation == "no_labels":
             return band.mean(-1).unsqueeze(1).expand(-1, len(weights), -1, -1)
-        # For each head, the weighted sum over relations l of the band's entries [n, a, b].
+        # document n, EDU a, column b of the band (another EDU by its distance), relation l, head h
         return torch.einsum("nabl,hl->nhab", band.to(weights.dtype), weights)
 
     def forward(self, band: Tensor) -> HeadTable | None:
@@ -228,19 +228,19 @@ class DiscourseInjection(nn.Module):
             return self.table(self.probabilities(band))
 
     def table(self, p: Tensor) -> HeadTable:
-        """Return the table for p_h, [B, H, E, 2b + 1]; the module docstring has the formulas."""
+        """Return the table for p_h, see `probabilities`, [B, H, E, 2b + 1], by the formulas of the module docstring."""
         if self.ablation == "wac":
             return HeadTable(p, "replace")
         if self.injection == "product":
             return HeadTable(p, "scale")
         if self.injection == "one_plus":
             return HeadTable(1 + p, "scale")
-        # shift = beta_h slope, slope = sign (w - neutral_weight), where w >= 0 because `FactorGradient` takes its log
+        # shift = beta_h slope; `LearnedFactor` takes the slope as sign (w - neutral_weight) with weights w >= 0
         slope, neutral_weight, sign = p, 0.0, 1
         if self.injection == "log_bias":
             slope = (_EPS + p.clamp(min=0)).log()  # learned weights of relations can make p negative
             if self.own_edu_neutral:
-                is_same_edu = torch.arange(p.shape[-1], device=p.device) == p.shape[-1] // 2  # [2b + 1]
+                is_same_edu = torch.arange(p.shape[-1], device=p.device) == p.shape[-1] // 2  # distance 0
                 slope = slope.masked_fill(is_same_edu, 0.0)
             neutral_weight, sign = math.log1p(_EPS), -1  # slope <= log(1 + eps), as p <= 1, so that w >= 0
         shift = self.beta[:, None, None] * slope                                      # [B, H, E, 2b + 1]

@@ -54,7 +54,7 @@ class LayerView(NamedTuple):
 class LEDWindowAttention(nn.Module):
     """Self-attention of an encoder layer, which replaces the module of Hugging Face and uses its parameters.
 
-    `path` is `fused`, `dense` or `chunked`; for `auto` see `choose`. Others are a `ValueError`.
+    `path`: `fused` (one kernel), `dense` (all scores at once), `chunked` or `auto` (see `choose`); else a `ValueError`.
     """
 
     def __init__(self, original: nn.Module, path: AttentionPath = "auto") -> None:
@@ -63,7 +63,7 @@ class LEDWindowAttention(nn.Module):
             raise ValueError(f"no attention path {path!r}; there are {', '.join(get_args(AttentionPath))}")
         for name in _LINEAR:  # the projections keep their names in checkpoints
             setattr(self, name, getattr(original, name))
-        self.heads, self.window = original.num_heads, original.one_sided_attn_window_size
+        self.heads, self.window = original.num_heads, original.one_sided_attn_window_size  # tokens to each side
         self.dropout, self.path = original.dropout, path
 
     def choose(self, device: torch.device, length: int) -> tuple[AttentionPath, str]:
@@ -107,10 +107,10 @@ class LEDWindowAttention(nn.Module):
             layer_view = LayerView(View.of(layer_view >= 0, layer_view > 0))
         view, scale = layer_view.view, 1 / math.sqrt(hidden_states.shape[-1] // self.heads)
         q, k, v = (self.split(layer, hidden_states) for layer in (self.query, self.key, self.value))  # [B, H, T, D / H]
-        table = None if layer_view.table is None else layer_view.table()
+        table = None if layer_view.table is None else layer_view.table()  # computed here, see `LayerView`
         path, _ = self.choose(hidden_states.device, hidden_states.shape[1])
         if path == "fused":
-            if self.window not in view.block_masks:  # computed once for all layers, which share the view
+            if self.window not in view.block_masks:  # computed once, as layers share the view
                 view.block_masks[self.window] = block_mask(view, self.window)
             out = fused_attention(q * scale, k, v, view, table, self.window, view.block_masks[self.window])
         else:
@@ -119,11 +119,11 @@ class LEDWindowAttention(nn.Module):
         return (self.attend_globally(out.transpose(1, 2).flatten(2), hidden_states, view, scale),)
 
     def attend_globally(self, out: Tensor, hidden: Tensor, view: View, scale: float) -> Tensor:
-        """Replace the output [B, T, D] at global tokens by attention to all tokens, with projections of their own."""
+        """Replace `out` [B, T, D] at global tokens by attention to all tokens, with the `*_global` layers."""
         if not view.global_groups and torch.is_grad_enabled():  # DDP needs a gradient for each parameter
             layers = (self.query_global, self.key_global, self.value_global)
             return out + 0 * sum(p.sum() for layer in layers for p in layer.parameters())
-        for documents, tokens in view.global_groups:  # N documents with G global tokens each
+        for documents, tokens in view.global_groups:  # N documents with G global tokens each; scale: (D / H)^-0.5
             index = documents.unsqueeze(1), tokens                                    # [N, 1] and [N, G]
             states = hidden if len(documents) == len(hidden) else hidden[documents]   # [N, T, D]; no copy if N = B
             q = self.split(self.query_global, hidden[index]) * scale                  # [N, H, G, D / H]
@@ -153,7 +153,7 @@ class DiscourseLED(nn.Module):
         super().__init__()
         self.led, self.adapters = led, adapters
         layers = led.led.encoder.layers
-        for layer in layers:
+        for layer in layers:  # changes `led`
             layer.self_attn.longformer_self_attn = LEDWindowAttention(layer.self_attn.longformer_self_attn, path)
         injections = [] if injection is None or injection.ablation == "no_discourse" else [injection]
         if injections and injection.learned:  # each layer has parameters of its own; otherwise they share one table
@@ -185,8 +185,8 @@ class DiscourseLED(nn.Module):
         """Return the output of the Hugging Face encoder, with `last_hidden_state` [B, T, D].
 
         `attention_mask` is 0 at padding, None for no padding; `global_attention_mask` is 1 at global tokens, None for
-        no global token, [B, T] each. LEDs are trained with one global token, the first. Global tokens are grouped where
-        their mask is: on the CPU, without a wait for a GPU. Raises a `ValueError` if there are more tokens than
+        no global token, [B, T] each. LEDs are trained with one global token, the first. A mask of global tokens on
+        the CPU is grouped there without a wait for the GPU. Raises a `ValueError` if there are more tokens than
         positions, or discourse is missing or does not cover the tokens.
         """
         encoder = self.encoder
@@ -220,9 +220,9 @@ class DiscourseLED(nn.Module):
         if not len(self.injections):
             return View.of(attention_mask, is_global), [None] * num_layers
         view = View.of(attention_mask, is_global, discourse.token_edu)
-        is_copied = view.token_edu.device != discourse.token_edu.device
-        token_edu = discourse.token_edu if is_copied else view.token_edu  # the one on the CPU is read without a wait
-        check_band(token_edu, self.reach, discourse.band, discourse.ids)
+        is_copied = view.token_edu.device != discourse.token_edu.device  # from the CPU to a GPU
+        token_edu = discourse.token_edu if is_copied else view.token_edu  # what is on the CPU is read without a wait
+        check_band(token_edu, self.reach, discourse.band, discourse.ids)  # reach: tokens to each side
         if self.injections[0].learned:  # a table of each layer, from its parameters
             return view, [partial(injection, discourse.band) for injection in self.injections]
         table = self.injections[0](discourse.band)  # all layers share it

@@ -27,7 +27,7 @@ _DISCOURSE = "network.injections."  # beta and the heads' relations
 
 
 class RSTformer(SequenceToSequence):
-    """LED with labelled discourse distributions in the attention of its encoder, in training and decoding.
+    """LED with labelled discourse distributions (LDDs) in the attention of its encoder, in training and decoding.
 
     Loss term: `nll`, the mean over each summary of -log P(y_t). `injection.ablation` is an ablation of the paper. Data
     and model need the same `ablation` and `checkpoint`, which `setup` checks.
@@ -73,7 +73,7 @@ class RSTformer(SequenceToSequence):
         attention_injection = self._injection(injection, led.config.encoder_attention_heads)
         adapters = None
         if encoder.lora_rank:
-            if self.ablation in ("wac", "no_discourse"):  # p replaces scores, or there is nothing to weight by
+            if self.ablation in ("wac", "no_discourse"):  # replaces scores by discourse, or has none
                 problem = f"ablation {self.ablation} is not available"
                 raise ValueError(f"model.encoder.lora_rank weights updates by discourse: {problem}")
             attention_injection = None  # its arguments are checked, but it is not used
@@ -91,11 +91,11 @@ class RSTformer(SequenceToSequence):
             self.train(self.training)  # sets the encoder to eval mode
 
     def _injection(self, options: InjectionOptions, heads: int) -> DiscourseInjection:
-        """Return the module that computes tables: one relation per head, the most frequent ones if heads are fewer."""
+        """Return the module that computes tables for `heads` heads, with relations by `head_relations`."""
         frequency = options.relation_frequency
         if frequency is None and options.relations == len(GUM.coarse):  # the relations are taken to be those of GUM
-            frequency = [float(GUM_COUNTS[name]) for name in GUM.coarse]
-        weights = head_relations(heads, options.relations, frequency)  # [H, R]
+            frequency = [float(GUM_COUNTS[name]) for name in GUM.coarse]  # nodes in its training documents
+        weights = head_relations(heads, options.relations, frequency)  # weights of R relations for each head, [H, R]
         flags = {"learn_weights": options.learn_weights, "own_edu_neutral": options.own_edu_neutral}
         return DiscourseInjection(weights, options.formula, options.ablation, **flags)
 
@@ -110,7 +110,7 @@ class RSTformer(SequenceToSequence):
         """Return AdamW, with a separate rate for parameters of discourse, and the schedule unless it is constant."""
         options = self.optimizer
         discourse = [p for p in self.network.injections.parameters() if p.requires_grad]
-        led = [p for p in self.network.led.parameters() if p.requires_grad]
+        led = [p for p in self.network.led.parameters() if p.requires_grad]  # with adapters, theirs alone
         groups = [
             {"params": led, "weight_decay": options.weight_decay},
             {"params": discourse, "lr": options.lr * options.discourse_rate, "weight_decay": 0.0},
@@ -135,23 +135,23 @@ class RSTformer(SequenceToSequence):
         if self.tokenizer is None:
             raise ValueError("there is no tokenizer to export: call set_tokenizer, or train first")
         save_pretrained(folder, self.network.led, self.tokenizer)
-        return {} if self.checkpoint is None else {"encoder.checkpoint": "."}
+        return {} if self.checkpoint is None else {"encoder.checkpoint": "."}  # relative to `folder`
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore as `Summarizer` does; the callback `StartFrom` may also load a model without discourse.
 
-        A model with adapters, which rename weights, needs the exported LED of one without, as `encoder.checkpoint`.
+        Adapters rename weights: a model with adapters starts from an exported LED as `encoder.checkpoint` instead.
         """
         weights = checkpoint["state_dict"]
         initial = {name: value for name, value in self.state_dict().items() if name.startswith(_DISCOURSE)}
         starts = checkpoint.get("start")  # set by `StartFrom`; missing if a run is resumed
         if initial and starts and not any(name.startswith(_DISCOURSE) for name in weights):
-            weights |= initial
+            weights |= initial  # so that no weight is missing
             rank_zero_info("the checkpoint has no parameters of discourse; they keep their initial values")
         super().on_load_checkpoint(checkpoint)
 
     def setup(self, stage: str) -> None:
-        """Set the tokenizer; check that shared arguments are equal, and LDDs have all pairs of EDUs in a window."""
+        """Set the tokenizer; check that data and model agree, and that LDDs have all pairs of EDUs in a window."""
         data = getattr(self.trainer, "datamodule", None)  # None if loaders are passed to the trainer
         with_discourse = hasattr(data, "widest_reach")  # `RSTformerData`, or a DataModule with the same methods
         if with_discourse:
@@ -174,7 +174,7 @@ class RSTformer(SequenceToSequence):
             mismatch = f"data.parser has {len(data.parser.relations)} relations, the model {self.relations}"
             remedy = "give model.injection.relations, and relation_frequency beside it if there are fewer heads"
             raise UserError(f"{mismatch}: {remedy}")
-        # [H, R], one relation per head, not used with `no_labels`; no tables without discourse or with adapters
+        # [H, R], one relation per head, unused with `no_labels`; () if attention has no discourse (none, or adapters)
         weights = self.network.injections[0].fixed_weights if len(self.network.injections) else ()
         if data.parser is not None and 0 < len(weights) < self.relations and self.ablation != "no_labels":
             names = ", ".join(data.parser.relations[relation] for relation in weights.argmax(1).tolist())
@@ -182,7 +182,7 @@ class RSTformer(SequenceToSequence):
             rank_zero_info(f"{heads} use the most frequent of {self.relations} relations: {names}")
 
     def _check_reach(self, data: Any) -> None:
-        """Raise a `UserError` with the farthest pair of EDUs in a window if LDDs have none so far apart."""
+        """Raise a `UserError` if EDUs in a window are farther apart than those in the LDDs of the loaded splits."""
         window = self.network.reach
         for split in data.loaded_splits():
             widest, name = data.widest_reach(split, window)
@@ -194,7 +194,7 @@ class RSTformer(SequenceToSequence):
                 )
 
     def on_fit_start(self) -> None:
-        """Raise a `UserError` if a document has more tokens than the model positions, after checks of `Summarizer`."""
+        """Keep the seed as `Summarizer` does; a `UserError` if a document has more tokens than the model positions."""
         super().on_fit_start()
         data = getattr(self.trainer, "datamodule", None)  # None if loaders are passed to the trainer
         for split in ("train", "val") if data is not None else ():
@@ -205,7 +205,7 @@ class RSTformer(SequenceToSequence):
                 raise UserError(self._too_long(features[lengths.index(longest)]["id"], longest))
 
     def set_tokenizer(self, tokenizer: SubwordTokenizer) -> None:
-        """Set the tokenizer; a `UserError` if it does not fit `vocab_size`, or the embedding and symbols of the LED."""
+        """Set the tokenizer; a `UserError` if it does not fit `vocab_size`, or size and special tokens of the LED."""
         super().set_tokenizer(tokenizer)
         config = self.network.led.config
         if len(tokenizer) > config.vocab_size:
@@ -220,11 +220,11 @@ class RSTformer(SequenceToSequence):
             return None
         if batch.ldd is None:
             raise UserError("the model needs discourse, but the data has none; give both the same ablation")
-        # one byte per value stores 255 sqrt(p), which resolves small probabilities; gamma is for adapters
+        # bytes store 255 sqrt(p), which resolves small probabilities p; gamma, the importance of EDUs, is for adapters
         return Discourse((batch.ldd.float() / 255).square(), batch.token_edu, batch.ids, batch.gamma)
 
     def encode(self, batch: RSTformerBatch) -> tuple[Tensor, Tensor]:
-        """Return the states of the documents [B, S, D], and their mask [B, S], True at tokens.
+        """Return the states of documents of up to S tokens, [B, S, D], and their mask [B, S], True at tokens.
 
         Raises a `UserError` if a document has more tokens than the model has positions.
         """
@@ -264,7 +264,7 @@ class RSTformer(SequenceToSequence):
         return (self.tokenizer.start, self.tokenizer.pad, *range(len(self.tokenizer), self.num_outputs))
 
     def decoder_inputs(self, target: Tensor) -> Tensor:
-        """Shift targets [..., T] right by the start symbol, so that the decoder reads the token before each target.
+        """Shift targets [..., T] right by the start symbol, dropping the last token, so that each follows its input.
 
         Raises a `UserError` if a target has more tokens than the decoder has positions.
         """
