@@ -65,7 +65,7 @@ def parse(text: str, parser: str | LightningModule = "default", rows: Rows = "si
     Args:
         text: the document; blank lines separate its paragraphs.
         parser: a name of `precis parse --parser`, the folder of a trained parser, or a parser.
-        rows: which EDUs carry probability: all on the `side` of the nucleus, or only `nucleus` EDUs.
+        rows: which EDUs have probability as a nucleus: all on its `side`, or only those which are a `nucleus`.
         language: ISO code of the language, which divides the text into sentences.
 
     Raises:
@@ -78,9 +78,9 @@ def parse(text: str, parser: str | LightningModule = "default", rows: Rows = "si
     if not isinstance(document, Document):
         raise UserError(str(document))  # a `BadRecord`: problem and remedy
     if isinstance(parser, str):
-        # for all pairs of EDUs, which are at most as many as words; a power of two, so that texts share a cached parser
+        # EDUs to each side: all, as there are no more than words; a power of two, so that texts share a cached parser
         num_words = len(length_words(text))
-        band = min(LARGEST_HEAT_MAP, max(64, 1 << (num_words - 1).bit_length()))  # up to heat map size; 64: short texts
+        band = min(LARGEST_HEAT_MAP, max(64, 1 << (num_words - 1).bit_length()))  # 64, so that short texts share one
         parser = _load_parser(parser, rows, band)
     if not hasattr(parser, "predict_step"):  # see `datamodules.parsing.Parser`
         raise UserError(f"parser is of type {type(parser).__name__}; give a name, a folder or a parser")

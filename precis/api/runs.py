@@ -56,7 +56,7 @@ class Run:
         self._lock = RLock()  # options of the model are changed during a call, so only one thread may use it
         chosen = Path(checkpoint) if checkpoint else None  # None: the best one
         try:
-            pretrained = PretrainedOptions(**options)
+            pretrained = PretrainedOptions(**options)  # of which a trained run only takes `generation`
             # no limit on evaluated documents, whatever the config of the run says
             loaded = load_model(path, chosen, options=pretrained, cache_dir=self._folder.name, max_eval=None)
         except ArgumentError as error:  # a config of the run that this version does not read
@@ -139,15 +139,15 @@ class Run:
             where, source = f"document {summary.id!r}", sources[summary.id]  # where: for messages
             predictions.append(Prediction(summary.id, where, summary.sentences, summary.references, source))
         evaluated = evaluate_predictions(predictions, names, score_options or ScoreOptions(), resamples, seed)
-        frame = pd.DataFrame(evaluated.means).drop(columns="system").set_index("measure")  # of a single system
-        return Evaluation(summaries, frame, evaluated.left_out)  # the last: why other metrics were not computed
+        frame = pd.DataFrame(evaluated.means).drop(columns="system").set_index("measure")  # `system`: one
+        return Evaluation(summaries, frame, evaluated.left_out)  # left_out: why, by metric
 
     def _corpus(self, documents: str | Path | Corpus | Sequence[Text]) -> Corpus:
         """Return the argument `documents` of `evaluate` as a corpus with these documents as its test split."""
         if isinstance(documents, Corpus):
             return documents
         if isinstance(documents, str) and documents in ("train", "val", "test"):
-            if not self.config:  # not of a run: a model of Hugging Face
+            if not self.config:  # empty for a model of Hugging Face, which has no corpus
                 raise UserError(f"{self.path}: it has no documents of its own; give a file, a corpus or a list")
             return Records([text_row(as_document(record)) for record in run_documents(self.path, documents)])
         if isinstance(documents, (str, Path)):
@@ -175,7 +175,7 @@ def load(path: str | Path, checkpoint: str | Path | None = None, **options: Any)
         path: the name of a model that comes with the suite (`extractive`, `small`, `docstring`), a run folder of
             `precis fit`, a folder of `precis export`, the name of an exported model on the hub, or the folder or name
             of a summarizer or chat model of Hugging Face.
-        checkpoint: another checkpoint of a run than its best one.
+        checkpoint: path of a checkpoint to use instead of the run's best one.
         options: of a model of Hugging Face, see `PretrainedOptions`: `generation`, `prompt`, `long_documents` ...
 
     Raises:

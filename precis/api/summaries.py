@@ -34,7 +34,7 @@ def light_model(folder: Path) -> "LightExtractor":
 def light_summaries(
     model: "LightExtractor", documents: Iterable[Document], budget: LengthBudget
 ) -> "Iterator[ExtractiveSummary]":
-    """Yield the summaries of documents by a model without Lightning (`LIGHT`); a `UserError` for an invalid budget."""
+    """Yield summaries within length limits, by a model without Lightning (`LIGHT`); a `UserError` for invalid ones."""
     try:
         selection = replace(model.selection, **budget.selection_options())
     except ValueError as error:
@@ -74,7 +74,7 @@ def summarize(
             is not installed. For a model of your own: `precis.load(RUN).summarize(texts)`.
         sentences: maximum number of sentences of a summary; 3 by default.
         words: maximum number of words of a summary.
-        ratio: the same, as a share of the words of the document.
+        ratio: maximum number of words, as a share of the document's words.
 
     Returns:
         A `Summary`, or a list of them. Those of `extractive` and `small` have `positions` and `sentence_scores`.

@@ -52,7 +52,7 @@ def open_answers(path: Path, settings: Mapping[str, Any]) -> Iterator[Answers]:
         if end < len(content):  # a killed process leaves an incomplete last line
             file.truncate(end)
         records = list(_parse_lines(path, content[:end]))  # settings, then answers
-        if len(records) > 1 or (records and "system" not in records[0]):  # answers, or a file of something else
+        if len(records) > 1 or (records and "system" not in records[0]):  # keep answers and other files
             check_settings(path, records[0], settings)
         else:  # no answer yet: other settings may replace the first line
             file.truncate(0)
@@ -62,7 +62,7 @@ def open_answers(path: Path, settings: Mapping[str, Any]) -> Iterator[Answers]:
 
 
 def read_answers(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Return the settings and the judge's answers by id in a file; a `UserError` if it is missing or damaged."""
+    """Return the settings and the answers by id in a file of answers; a `UserError` if it is missing or damaged."""
     if not path.is_file():
         raise UserError(f"{path}: no such file of answers; run the command with a model first")
     records = list(_parse_lines(path, path.read_bytes()))
@@ -85,7 +85,7 @@ def check_settings(path: Path, recorded: Mapping[str, Any], settings: Mapping[st
 
 def _parse_lines(path: Path, content: bytes) -> Iterator[dict[str, Any]]:
     """Yield the settings of the first line, then the answers; a `UserError` for a line that is no answer with an id."""
-    for number, line in enumerate(content.split(b"\n")[:-1], start=1):  # after the last line end there is nothing
+    for number, line in enumerate(content.split(b"\n")[:-1], start=1):  # without an incomplete last line
         try:
             record = load_json(line)
         except ValueError:

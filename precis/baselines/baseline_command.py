@@ -40,7 +40,7 @@ OPTIONS |= {name: (Literal[*choices], f"of zero_shot: {', '.join(choices)}") for
 
 
 def baseline(arguments: list[str]) -> None:
-    """Run `precis baseline`: the first argument is a kind in `KINDS`, or else names an untrained baseline."""
+    """Run `precis baseline`: the first argument is `hf` or `chat` (`KINDS`), or else names an untrained baseline."""
     kind = arguments[0] if arguments else ""
     if kind not in KINDS:
         _untrained(arguments)
@@ -86,6 +86,6 @@ def _chosen_options(name: str, options: Namespace) -> dict[str, Any]:
         if option not in available:
             others = ", ".join(f"--{other}" for other in available)
             raise UserError(f"{name} has no option --{option}; it has {others}")
-    if chosen.get("threshold") == "none":  # on the command line, None stands for the default
+    if chosen.get("threshold") == "none":  # None marks an option that is not on the command line
         chosen["threshold"] = None
     return chosen

@@ -44,26 +44,26 @@ def add_document_arguments(parser: ArgumentParser, needs_out: bool = True) -> No
 
 
 def expand_corpus_file(arguments: list[str]) -> list[str]:
-    """Replace a file of records after `--corpus` by the options of `Files`; its fields are guessed if none is named."""
+    """Replace `--corpus FILE` by options of `Files` for a file of records; without --corpus.* fields are guessed."""
     for number, argument in enumerate(arguments):
         name, _, value = argument.partition("=")
         following = arguments[number + 1 :]
-        if name != "--corpus" or not (value or following):
+        if name != "--corpus" or not (value or following):  # a last `--corpus` is left to the parser
             continue
         path = Path(value or following.pop(0))  # `--corpus=FILE` or `--corpus FILE`
         if path.is_file() and is_records(path):
             has_options = any(other.startswith("--corpus.") for other in arguments)
             fields = {} if has_options else guess_fields(first_row(path), str(path)).arguments()
-            options = [f"--corpus.{key}={field}" for key, field in {"test": path, **fields}.items()]
+            options = [f"--corpus.{key}={field}" for key, field in {"test": path, **fields}.items()]  # as --split
             return [*arguments[:number], "--corpus=Files", *options, *following]
     return arguments
 
 
 def read_documents(parser: ArgumentParser, options: Namespace) -> "Dataset":
-    """Return the documents that arguments name as a table; for a run, set `options.language` to its language."""
+    """Return the documents that arguments name as a table; with --run, set `options.language` to the run's code."""
     if (options.corpus is None) == (options.run is None):  # both or neither
         raise UserError("precis baseline needs documents: give --corpus CORPUS ..., or --run RUN, and not both")
-    from datamodules.summarization import default_cache  # these import torch and Lightning
+    from datamodules.summarization import default_cache  # here, as these import torch and Lightning
     from precis.runs.run_folder import load_run
 
     if options.run is not None:
@@ -93,7 +93,7 @@ def write_predictions(
     notes: Iterable[str | None],
     language: str = "en",
 ) -> None:
-    """Write `NAME.jsonl` and `NAME.results.json`, and print how many summaries there are, notes and the signature.
+    """Write `NAME.jsonl` and, with `record`, `NAME.results.json`; print the number of summaries, notes and signature.
 
     Args:
         path: `NAME.jsonl`.

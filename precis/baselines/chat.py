@@ -58,10 +58,10 @@ def chat(arguments: list[str]) -> None:
             raise UserError(f"no answer for {lacking}, the first {first_id}: {reason}; {remedy}")
         counts, notes = count_problems(prompts, documents, answers, failures)
         keys = ("model", "prompt", "n", "query", "max_words", "request", "documents")  # what summaries depend on
-        signed = signature("chat", {key: _digest(settings.get(key)) for key in keys})
+        signed = signature("chat", {key: _digest(settings.get(key)) for key in keys})  # long values as digests
         record = {"split": options.split, "base_url": options.base_url}
         record |= {"signature": signed, "settings": settings, "counts": counts}
-        texts = {name: answer_text(answer["text"]) for name, answer in answers.by_id.items()}  # without thoughts
+        texts = {name: answer_text(answer["text"]) for name, answer in answers.by_id.items()}  # without <think>
         write_predictions(target, documents, texts, record, notes, options.language)
 
 
@@ -90,9 +90,9 @@ class _Prompts:
         if options.query is not None and options.queries is not None:
             raise UserError("--query and --queries both give queries; leave one out")
         self.queries = read_queries(Path(options.queries), options.query_field) if options.queries else None
-        has_query = options.query is not None or options.queries is not None
+        has_query = options.query is not None or options.queries is not None  # else {query} is an error in the prompt
         check_fields(options.prompt, self.text, {"document": True, "n": options.n is not None, "query": has_query})
-        # what prompts depend on, besides documents; n is the number of words to write
+        # what prompts depend on, besides documents; n: number of words to write; queries: by id of the document
         self.settings = {"prompt": self.text, "n": options.n, "query": self.queries or options.query}
         self.settings["max_words"] = self.max_words
 
@@ -119,9 +119,9 @@ class _Prompts:
 def count_problems(
     prompts: _Prompts, documents: "Dataset", answers: Answers, failures: dict[str, str]
 ) -> tuple[dict[str, Any], list[str | None]]:
-    """Return counts of tokens, words and problems by name, and for each problem a line that names its documents."""
+    """Return counts of tokens, words and problems by name, and lines for users, each with documents of a problem."""
     replies = [answers.by_id[name] for name in documents["id"] if name in answers.by_id]
-    texts = {reply["id"]: answer_text(reply["text"]) for reply in replies}  # without thoughts
+    texts = {reply["id"]: answer_text(reply["text"]) for reply in replies}  # without <think>...</think>
     refused = [reply["id"] for reply in replies if reply["refusal"] or reply["finish_reason"] == "content_filter"]
     cut_off = [reply["id"] for reply in replies if reply["finish_reason"] == "length"]
     words = {document.id: prompts.words(document) for document in map(as_document, documents)}  # (sent, total)
@@ -136,7 +136,7 @@ def count_problems(
     tokens = {name: sum(reply[name] or 0 for reply in replies) for name in ("prompt_tokens", "answer_tokens")}
     notes = [name_documents(ids, problem) for problem, ids in problems.items()]
     notes.append(f"{tokens['prompt_tokens']:,} tokens of prompts, {tokens['answer_tokens']:,} of answers")
-    sizes = {"words": [sum(sent for sent, _ in words.values()), sum(total for _, total in words.values())]}
+    sizes = {"words": [sum(sent for sent, _ in words.values()), sum(total for _, total in words.values())]}  # sent, all
     return tokens | sizes | {problem: len(ids) for problem, ids in problems.items()}, notes
 
 

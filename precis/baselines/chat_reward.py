@@ -34,11 +34,11 @@ class ChatReward(Reward):
         model: name of the chat model at the endpoint.
         base_url: address of the endpoint, such as http://localhost:8000/v1.
         answers: file of answers; each rank has its own, with its number in the name.
-        budget: number of requests after which training stops; those of the file count.
+        budget: number of requests of a rank after which training stops, including those answered in its file.
         prompt: file of a prompt with {document} and {summary}; by default one that asks for a number from 0 to 10.
         best: the highest score that the prompt offers, which becomes the reward 1.
         max_tokens: maximum number of tokens of an answer.
-        request: fields of each request.
+        request: further fields of each request, such as seed; null leaves a field out.
         concurrency: number of concurrent requests.
         timeout: time limit of each request in seconds.
         retries: number of retries after transient errors.
@@ -71,7 +71,7 @@ class ChatReward(Reward):
         # max_failures=1: a text without a reward stops training, which can be resumed, instead of counting as 0
         self.endpoint = Endpoint(Namespace(model=model, base_url=base_url, max_failures=1, **connection, **sampling))
         self.prompt = read_text(Path(prompt) if prompt else PROMPT)
-        check_fields(str(prompt or PROMPT), self.prompt, {"document": True, "summary": True})
+        check_fields(str(prompt or PROMPT), self.prompt, {"document": True, "summary": True})  # both required
         self.answers, self.budget, self.best = Path(answers), budget, float(best)
         self.settings = {"model": model, "request": self.endpoint.request, "prompt": text_digest(self.prompt)}
 
@@ -84,15 +84,15 @@ class ChatReward(Reward):
         path = self.answers if rank == 0 else self.answers.with_name(f"{self.answers.stem}.{rank}.jsonl")
         with open_answers(path, {"system": "reward"} | self.settings) as answers:
             missing = [(digest, prompt) for digest, prompt in prompts.items() if digest not in answers.by_id]
-            if len(answers.by_id) + len(missing) > self.budget:  # of each rank, for its file
+            if len(answers.by_id) + len(missing) > self.budget:  # each rank has this budget
                 problem = f"the budget of {self.budget:,} requests is used up after {len(answers.by_id):,}"
                 raise UserError(f"{path}: {problem}; raise budget and resume the run")
             with ThreadPoolExecutor(1) as thread:  # the event loop would change signal handlers of the main thread
                 request = thread.submit(
                     self.endpoint.answer_all, missing, lambda id, reply: answers.add([{"id": id, "text": reply.text}])
                 )
-                request.result()  # raises the errors of the thread
-            scores = {digest: self._score(answers.by_id[digest]["text"]) for digest in prompts}
+                request.result()  # raises the thread's errors; a single failed request is one
+            scores = {digest: self._score(answers.by_id[digest]["text"]) for digest in prompts}  # None: unreadable
         if unreadable := [answers.by_id[digest]["text"] for digest, score in scores.items() if score is None]:
             problem = f"{len(unreadable)} of {len(scores)} answers have no number up to {self.best:g} and count 0"
             rank_zero_warn(f"{path}: {problem}, such as {shorten(unreadable[0], 80)!r}; improve prompt or max_tokens")

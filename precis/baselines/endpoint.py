@@ -57,7 +57,7 @@ def add_endpoint_arguments(parser: ArgumentParser) -> None:
 
 
 class Endpoint:
-    """A chat model at an endpoint, by options of `add_endpoint_arguments`; a `UserError` if its address is invalid."""
+    """A chat model, by options of `add_endpoint_arguments`; a `UserError` for an invalid address, or without openai."""
 
     def __init__(self, options: Namespace) -> None:
         self.base_url, self.model = options.base_url, options.model
@@ -78,7 +78,7 @@ class Endpoint:
             raise UserError("openai is not installed: pip install 'precis-suite[chat]'") from None
 
     def request_missing(self, prompts: Iterable[tuple[str, str]], answers: Answers, total: int) -> dict[str, str]:
-        """Request the answers to `total` prompts (id, text) that the file lacks and add them; return failures by id."""
+        """Add answers that `answers` lacks, of `total` prompts (id, text); return why requests failed, by id."""
         with progress_bar() as progress:
             task = progress.add_task("answers", total=total, completed=len(answers.by_id))
 
@@ -89,11 +89,11 @@ class Endpoint:
             return self.answer_all((prompt for prompt in prompts if prompt[0] not in answers.by_id), done)
 
     def answer_all(self, prompts: Iterable[tuple[str, str]], done: Callable[[str, Reply], None]) -> dict[str, str]:
-        """Ask for answers to prompts (id, text), several at a time, and call `done(id, answer)` as each one arrives.
+        """Ask for answers to prompts (id, text), several at a time, and call `done(id, reply)` as each reply arrives.
 
         Returns reasons of failed requests by id. A `UserError` if there is no server, it refuses all, or too many fail.
         """
-        handler = signal.getsignal(signal.SIGTERM)  # the event loop sets the default when it closes
+        handler = signal.getsignal(signal.SIGTERM)  # when it closes, the event loop replaces it by the default
         try:
             return asyncio.run(self._answer_all(prompts, done))
         except ExceptionGroup as group:  # of the tasks: the first error cancels the others
@@ -109,8 +109,8 @@ class Endpoint:
     ) -> dict[str, str]:
         """Run `answer_all` in an event loop, with `concurrency` workers that share the prompts; SIGTERM cancels it."""
         remaining, failures = iter(prompts), {}
-        with suppress(ValueError, RuntimeError):  # only the main thread may handle signals
-            # the exception that `run_command` raises would leave each request under way with a traceback
+        with suppress(ValueError, RuntimeError):  # outside of the main thread, which alone handles signals
+            # instead of the exit that `run_command` raises, after which each open request would print a traceback
             if task := asyncio.current_task():
                 asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
@@ -131,7 +131,7 @@ class Endpoint:
         return failures
 
     def _client(self) -> Any:
-        """Return the client, which repeats requests without an answer after a growing wait, or as a server asks."""
+        """Return the client, which repeats failed requests after a wait that grows or that the server names."""
         import openai
 
         return openai.AsyncOpenAI(
@@ -165,13 +165,13 @@ class Endpoint:
             raise httpx.ReadError(str(error)) from None
 
     async def _ask(self, client: Any, prompt: str) -> Reply:
-        """Return the answer to a prompt, or the refusal of a content filter; a `UserError` if no prompt can succeed."""
+        """Return the answer or a filter's refusal; else `RequestFailed`, or a `UserError` if no prompt can succeed."""
         import openai
 
         messages = [{"role": "user", "content": prompt}]
         request = {name: value for name, value in self.request.items() if value is not None}  # null leaves a field out
         attempts = f"({counted(self.retries + 1, 'attempt')})"
-        slow_warning = asyncio.get_running_loop().call_later(self.timeout, self._warn_slow)
+        slow_warning = asyncio.get_running_loop().call_later(self.timeout, self._warn_slow)  # canceled below
         try:
             create = client.chat.completions.with_raw_response.create  # the raw response counts retries
             response = await create(model=self.model, messages=messages, extra_body=request)
@@ -180,7 +180,7 @@ class Endpoint:
             raise RequestFailed(f"no answer in {self.timeout:g} seconds {attempts}; {SLOW_REMEDY}") from None
         except openai.APIConnectionError as error:
             reason = self._redact(" ".join(str(error.__cause__ or error).split()))
-            if type(error.__cause__).__name__ != "ConnectError":  # of httpx or httpx2, by the version of the client
+            if type(error.__cause__).__name__ != "ConnectError":  # by name: of httpx or httpx2
                 raise RequestFailed(f"{reason} {attempts}") from None
             remedy = "start the server, or correct --base_url"
             raise UserError(f"{self.base_url}: no connection ({reason}) {attempts}; {remedy}") from None
@@ -221,7 +221,7 @@ def _read_reply(content: str, attempts: int) -> Reply:
         fields = (message.get("content") or "", choice.get("finish_reason"), message.get("refusal"))  # null: no content
         if not all(field is None or isinstance(field, str) for field in fields):
             raise TypeError("the content is not text")
-        # half of a surrogate pair cannot be written to a file
+        # half of a surrogate pair, which no file can store, becomes "?"; None stays None
         text, reason, refusal = (field and field.encode("utf-8", "replace").decode() for field in fields)
         usage = body["usage"] if isinstance(body.get("usage"), dict) else {}  # some servers do not count
         counts = usage.get("prompt_tokens"), usage.get("completion_tokens")

@@ -84,7 +84,7 @@ def settings_of(model: HuggingFaceSummarizer) -> dict[str, Any]:
         "weights": weights_digest(model.name, model.generator.model),
         "generation": {name: value for name, value in generation.items() if not name.startswith(internal)},
         "prompt": model.template,
-        "max_source": model.max_source,
+        "max_source": model.max_source,  # tokens that the model reads at once; None: no limit
         "long_documents": model.options.long_documents,
         "dtype": model.options.dtype,
         "transformers": transformers_version,
@@ -116,7 +116,7 @@ def _write(
     counts = {
         "truncated": len(truncated),
         "source_tokens": [read, total],
-        "windows": sum(answer["windows"] for answer in generated),
+        "windows": sum(answer["windows"] for answer in generated),  # parts of documents, each read alone
         "stopped": len(stopped),
         "empty": len(empty),
     }
@@ -124,7 +124,7 @@ def _write(
     signed = signature(
         "hf",
         {name: settings[name] for name in ("checkpoint", "weights", "max_source", "long_documents", "dtype")}
-        | {name: generation[name] for name in sorted(generation) if not name.startswith(UNSIGNED)}
+        | {name: generation[name] for name in sorted(generation) if not name.startswith(UNSIGNED)}  # without effect
         | {"documents": settings["documents"], "transformers": settings["transformers"]},
     )
     record = {"split": split, "signature": signed, "settings": settings, "counts": counts}

@@ -60,7 +60,7 @@ def judge(arguments: list[str]) -> None:
     failures: dict[str, str] = {}  # why requests failed, by id of the prompt
     if options.base_url is None:
         recorded, answers = read_answers(path)
-        check_settings(path, {name: recorded.get(name) for name in settings}, settings)  # whatever model was asked
+        check_settings(path, {name: recorded.get(name) for name in settings}, settings)  # of any model
     else:
         answers, failures = _ask(options, pairs, prompt, settings)
     missing = [prompt_id for pair in pairs for prompt_id, _ in pair.prompts(prompt) if prompt_id not in answers]
@@ -106,7 +106,7 @@ def _read(options: Namespace) -> list[_Pair]:
     for path, by_id, others in ((options.b, b_by_id, a_by_id), (options.a, a_by_id, b_by_id)):
         if lacking := [name for name in others if name not in by_id]:
             raise UserError(f"{path}: no summary of document {lacking[0]!r}; give two systems on the same documents")
-    if a[0].document is None:  # all have one, or none
+    if a[0].document is None:  # all outputs have a source, or none has
         raise UserError(f"{a[0].where}: there is no source of this document; add --documents FILE or --run RUN")
     summaries = {name: ("\n".join(a_by_id[name].summary), "\n".join(b_by_id[name].summary)) for name in a_by_id}
     return [_Pair(prediction.id, " ".join(prediction.document), *summaries[prediction.id]) for prediction in a]
@@ -124,7 +124,7 @@ def _template(path: str | None) -> str:
 def _ask(
     options: Namespace, pairs: Sequence[_Pair], template: str, settings: dict[str, Any]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """Request the answers that the file `--out` lacks; return all answers, and reasons of failed requests, by id."""
+    """Request the answers that the file `--out` lacks; return all answers, and why requests failed, by prompt id."""
     if options.model is None:
         raise UserError("--model: name the judge at the endpoint")
     endpoint = Endpoint(options)
@@ -153,15 +153,15 @@ def summarize(pairs: Sequence[_Pair], texts: Mapping[str, str]) -> dict[str, Any
     orders: dict[str, tuple[float, float]] = {}
     for pair in pairs:
         both = ("tie", "tie") if pair.a == pair.b else (verdicts[f"ab {pair.id}"], verdicts[f"ba {pair.id}"])
-        if None not in both:  # preference for A; B comes first in the second order
+        if None not in both:  # preferences for A; `_PREFERENCES` is for the first, which is B in "ba"
             orders[pair.id] = _PREFERENCES[both[0]], 1 - _PREFERENCES[both[1]]
-    if texts and not any(pair.id in orders for pair in pairs if pair.a != pair.b):
+    if texts and not any(pair.id in orders for pair in pairs if pair.a != pair.b):  # no texts: all are identical
         example = shorten(next(text for name, text in texts.items() if verdicts[name] is None), 80)
         remedy = "change --prompt so that each answer ends with 1, 2 or tie"
         raise UserError(f"no document has a readable verdict in both orders, but for example {example!r}; {remedy}")
     table = np.array(list(orders.values()))  # preferences for A, [N, 2]
     preferences = table.mean(axis=1)  # [N]
-    interval = bootstrap_interval(100 * preferences)
+    interval = bootstrap_interval(100 * preferences)  # mean and bounds in percent
     decided = [verdict for verdict in verdicts.values() if verdict in ("first", "second")]
     return {
         "documents": len(pairs),
@@ -170,7 +170,7 @@ def summarize(pairs: Sequence[_Pair], texts: Mapping[str, str]) -> dict[str, Any
         "ties": int((preferences == 0.5).sum()),
         "b_better": int((preferences < 0.5).sum()),
         "same_summaries": sum(pair.a == pair.b for pair in pairs),
-        "orders_agree": 100 * float((table[:, 0] == table[:, 1]).mean()),
+        "orders_agree": 100 * float((table[:, 0] == table[:, 1]).mean()),  # percent
         "orders_contradict": int((np.abs(table[:, 0] - table[:, 1]) == 1).sum()),  # A in one order, B in the other
         "first_preferred": 100 * decided.count("first") / len(decided) if decided else None,
         "unreadable": [pair.id for pair in pairs if pair.id not in orders],

@@ -88,7 +88,7 @@ def _choose_model(options: Namespace) -> bool:
     if not chosen:
         others = "--model docstring, --run RUN or --checkpoint NAME for another"
         print(f"precis: by the model {options.checkpoint}, which selects sentences ({others})", file=sys.stderr)
-    draws = options.html is not None or options.heat_map is not None
+    draws = options.html is not None or options.heat_map is not None  # by `print_summaries`, with Lightning
     # options for models of Hugging Face: `summarizing.load_model` refuses them, and imports Lightning
     has_pretrained_options = read_options(PretrainedOptions, options) != PretrainedOptions()
     return options.checkpoint in LIGHT and not draws and not has_pretrained_options
@@ -124,7 +124,7 @@ def guess_corpus(path: Path) -> Files:
     """Return a corpus of the records of a file, with fields guessed by name and layout; explain them on stderr."""
     record = first_row(path)
     chosen = guess_fields(record, str(path))
-    roles = {chosen.document: "the document", chosen.summary: "the reference", chosen.id: "the id"}
+    roles = {chosen.document: "the document", chosen.summary: "the reference", chosen.id: "the id"}  # None: no field
     for name, value in record.items():
         role = f", {roles[name]}" if name in roles else ""
         print(f"{printable_line(name)}: {describe_value(value)}{role}", file=sys.stderr)

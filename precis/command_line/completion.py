@@ -42,12 +42,12 @@ def _whole_parser() -> argparse.ArgumentParser:
             if "--help" in flags or action.help == argparse.SUPPRESS:
                 continue
             takes_value: dict[str, Any] = {"action": "store_true"} if flags and action.nargs == 0 else {}
-            added = subparser.add_argument(*(flags or [action.dest]), help="", **takes_value)
+            added = subparser.add_argument(*(flags or [action.dest]), help="", **takes_value)  # dest: of a positional
             if not takes_value:
                 added.complete = shtab.FILE  # the shell offers file names; choices are not copied
             for group, package in groups.items():
                 # options of all classes of the package, as any may be chosen; --data also leads to those of its corpus
-                names = package.__all__ if group.partition(".")[0] in flags else []
+                names = package.__all__ if group.partition(".")[0] in flags else []  # --data of --data.corpus
                 options = {option for kind in names for option in class_options(getattr(package, kind))}
                 for option in sorted(options):
                     if f"{group}.{option}" not in subparser._option_string_actions:  # it may be one of the command
@@ -74,6 +74,6 @@ def find_parser(command: str, arguments: list[str]) -> tuple[ArgumentParser, lis
         try:
             load_command(command)(arguments)
         except _ParserBuilt as built:
-            parser, remaining = built.args
+            parser, remaining = built.args  # as `stop` raised them
             return parser, remaining
     raise AssertionError(f"{command} parses no arguments")

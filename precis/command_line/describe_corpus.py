@@ -34,7 +34,7 @@ def describe_corpus(corpus: Corpus, options: Namespace) -> None:
     """Print the description of every split of a corpus, which has at least one, by the options of `precis corpus`."""
     settings = {"on_bad_record": options.on_bad_record, "num_proc": options.num_proc, "language": options.language}
     tables = {split: build_documents(corpus, split, default_cache(), **settings) for split in corpus.splits()}
-    overlaps = find_overlaps(tables)
+    overlaps = find_overlaps(tables)  # by split, its documents that an earlier split has too
     descriptions = [describe(split, table, options.examples, overlaps[split]) for split, table in tables.items()]
     if options.json:
         print(json.dumps(descriptions, ensure_ascii=False, indent=1, default=asdict))
@@ -61,7 +61,7 @@ def describe(
     """Describe the documents of a split, as `build_documents` returns them.
 
     Returns:
-        `split`, `documents` (count), `skipped` and `digest` as in the manifest; `examples`, the first documents;
+        `split`, `documents` (count), `skipped` and `digest` of the manifest; `examples`, the first documents;
         `script`, the writing system of most letters of the first documents, its share and a likely language; `overlaps`
         of this split with earlier ones; mean, median and 95th percentile of `_STATISTICS`, None without references.
     """
@@ -117,12 +117,12 @@ def _lengths(dataset: Dataset) -> dict[str, list[float]]:
         reference_words = [_words(reference) for reference in document.references]
         values["document_words"].append(words)
         values["document_sentences"].append(len(document.sentences))
-        values["parts"].append(len(document.parts))
+        values["parts"].append(len(document.parts))  # paragraphs, or source documents
         values["references"].append(len(document.references))
         values["reference_words"] += reference_words
         values["reference_sentences"] += map(len, document.references)
         if reference_words:
-            values["compression"].append(words / np.mean(reference_words))
+            values["compression"].append(words / np.mean(reference_words))  # words per word of a reference
     return values
 
 

@@ -22,7 +22,7 @@ from precis.config.trust import FLAG, SUITE, VARIABLE, import_policy, with_absol
 
 
 def _quiet() -> None:
-    """Leave out advice of libraries that users cannot act on, and progress bars in files; shorten other warnings."""
+    """Hide advice of libraries that users cannot act on, slow down progress bars in files, shorten other warnings."""
     advice = "does not have many workers|The `srun` command|LeafSpec|overridden by `PrecisCLI|exists and is not empty"
     warnings.filterwarnings("ignore", f".*({advice})")  # such as to use more workers, or `srun`
     warnings.formatwarning = lambda message, *_: f"precis: warning: {printable(str(message))}\n"  # no line of code
@@ -30,14 +30,14 @@ def _quiet() -> None:
         lambda record: not record.getMessage().startswith(("💡", "TPU available"))  # tips, and absent devices
     )
     os.environ.setdefault("WANDB_SILENT", "true")
-    if not sys.stderr.isatty():  # in log files, progress bars print one line per minute; read when tqdm is imported
-        times = dict.fromkeys(("DELAY", "MININTERVAL", "MAXINTERVAL"), "60")
+    if not sys.stderr.isatty():  # a log file: one line of progress per minute; tqdm reads these variables when imported
+        times = dict.fromkeys(("DELAY", "MININTERVAL", "MAXINTERVAL"), "60")  # seconds
         for name, value in {**times, "BAR_FORMAT": "{desc}: {n_fmt} of {total_fmt}\n"}.items():
             os.environ.setdefault(f"TQDM_{name}", value)
 
 
 def run(arguments: list[str]) -> None:
-    """Run a command of the command table; errors are raised."""
+    """Run a command of the command table, with its example above its help; errors are raised."""
     for package in SUITE:  # before the working folder, which may have folders of these names, is on the path
         import_module(package)
     with suppress(OSError):  # a working folder that was deleted
@@ -72,7 +72,7 @@ def run_command(arguments: list[str]) -> int:
         is_usage_error = isinstance(error, ArgumentError)
         message = explain(str(error), arguments[0]) if is_usage_error else " ".join(str(error).split())
         message += _remedy(error)
-        message = re.sub(r"(\S{200})\S{300,}", r"\1...", message)  # a value that is longer than any path
+        message = re.sub(r"(\S{200})\S{300,}", r"\1...", message)  # cut values of over 500 characters: no paths
         print(f"precis: error: {printable_line(message)}", file=sys.stderr)
         return 2 if is_usage_error else 1
     finally:
@@ -87,7 +87,7 @@ def run_command(arguments: list[str]) -> int:
 
 
 def _remedy(error: Exception) -> str:
-    """Return what to do about an error of the environment; empty for other errors."""
+    """Return what to do if the output encoding or the cache folder causes an error; empty for other errors."""
     if isinstance(error, UnicodeEncodeError) and "PYTHONIOENCODING" not in str(error):  # rich may add this remedy
         return "; set PYTHONIOENCODING=utf-8"
     refused = isinstance(error, OSError) and error.errno in (errno.EACCES, errno.ENOTDIR, errno.EPERM, errno.EROFS)
