@@ -107,7 +107,7 @@ def suggest_class(class_path: str) -> str:
     name = class_path.rpartition(".")[2]
     suite = (callbacks, corpora, datamodules, lightning_modules)
     packages_of = {known: package.__name__ for package in suite for known in package.__all__}
-    close = get_close_matches(name, packages_of, n=1, cutoff=_SIMILAR)
+    close = get_close_matches(name, packages_of, n=1, cutoff=_SIMILAR)  # higher than the default
     if not close:  # only then load libraries, and accept less similarity (0.6)
         for library in ("torch.optim", "torch.optim.lr_scheduler", "pytorch_lightning.callbacks"):
             packages_of |= {known: library for known in dir(import_module(library)) if known[:1].isupper()}  # classes
@@ -120,7 +120,7 @@ def suggest_option(name: str, owner: str) -> str:
 
     `owner` is the dotted name of the class, or a group of options such as `trainer`.
     """
-    class_path = _GROUPS.get(owner, owner)
+    class_path = _GROUPS.get(owner, owner)  # of the class that a group such as `trainer` creates
     kind = object_named(class_path) if "." in class_path else None
     if kind is None or not name:
         return ""

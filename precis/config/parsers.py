@@ -14,7 +14,7 @@ PARSERS = ("default", "mpnet", "small", "right_branching", "isanlp_rst", "isanlp
 
 
 def _load_trained(path: Path, rows: "Rows", band: int) -> "LightningModule":
-    """Load a parser, and its segmenter if any, of a run folder, a checkpoint or a folder of `DiscourseParser.save`."""
+    """Load a parser of a run folder, checkpoint or folder of `save`, with its segmenter if any; see `load_parser`."""
     from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
     from lightning_modules.discourse_parser.parser import DiscourseParser
 
@@ -48,7 +48,7 @@ def _load_named(name: str, rows: "Rows", band: int) -> "LightningModule":
     try:
         return DiscourseParser.load(name, rows=rows, band=band)
     except OSError as error:  # of a download from the hub
-        if name != "mpnet":  # the only one whose encoder is not part of a package
+        if name != "mpnet":  # the encoders of others are in installed packages
             raise
         remedy = f"run `hf download {MPNET}` on a machine with internet, or use --parser default"
         problem = f"needs the encoder {MPNET}, which is not in the cache of the hub and cannot be downloaded"
@@ -75,7 +75,7 @@ def load_parser(name: str, rows: "Rows" = "side", band: int = 128) -> "Lightning
 
     Args:
         name: one of `PARSERS`, or a run folder, checkpoint or folder of weights of `lightning_modules.DiscourseParser`.
-        rows: which EDUs carry probability: all on the `side` of a relation's nucleus, or only each `nucleus` itself.
+        rows: which EDUs have probability as a nucleus: all on its `side`, or only those which are a `nucleus`.
         band: half-width of the labeled discourse distribution: EDUs to each side for which it is stored.
     """
     if name in PARSERS:

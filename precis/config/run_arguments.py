@@ -48,7 +48,7 @@ def add_options_of_run(parser: ArgumentParser) -> None:
 
 
 def add_run_arguments(parser: "LightningArgumentParser") -> None:
-    """Add the options of the run, options for the selection of checkpoints, and the links from model to data."""
+    """Add the options of the run, options for the selection of checkpoints, and links (`LINKED`) from model to data."""
     from callbacks import BestCheckpoint
 
     add_options_of_run(parser)
@@ -59,9 +59,9 @@ def add_run_arguments(parser: "LightningArgumentParser") -> None:
             "checkpoint.monitor": "val/rouge1",
             "checkpoint.mode": "max",
             "checkpoint.filename": "best",
-            "checkpoint.save_on_train_epoch_end": False,
+            "checkpoint.save_on_train_epoch_end": False,  # but after each validation
             "checkpoint.auto_insert_metric_name": False,
-            "checkpoint.enable_version_counter": False,
+            "checkpoint.enable_version_counter": False,  # a new best.ckpt replaces the file
         }
     )
     link_arguments(parser)
@@ -90,7 +90,7 @@ def _linked_names_of_data(arguments: Sequence[str]) -> Iterator[tuple[str, str, 
             yield name, flag, f"give --model.{LINKED[name]}"
     for _, path in named_configs(arguments):
         data = read_yaml(Path(path)).get("data")
-        data_arguments = data.get("init_args") if isinstance(data, dict) else None  # `data` may be a class alone
+        data_arguments = data.get("init_args") if isinstance(data, dict) else None  # `data` may be a name alone
         for name in data_arguments or ():
             if name in LINKED:
                 yield name, f"{path}: data.{name}", f"give model.{LINKED[name]} alone"

@@ -19,7 +19,7 @@ def read_config(run: Path) -> dict[str, Any]:
     if not path.is_file():
         raise UserError(f"{path}: not found; give the folder of a run that `precis fit` made")
     config = read_yaml(path)
-    if not (Path(run) / EXPORTED).is_file():
+    if not (Path(run) / EXPORTED).is_file():  # not an export, which alone has `{run}` in values
         return config
 
     def in_this_folder(text: str) -> str:  # `{run}` and `{run}/encoder`, but not `{run}2`
@@ -33,7 +33,7 @@ def short_key(key: str, keys: set[str]) -> str:
     parts = key.split(".")
     for count in range(1, len(parts)):
         end = ".".join(parts[-count:])
-        if sum(f".{candidate}".endswith(f".{end}") for candidate in keys) == 1:  # the key itself
+        if sum(f".{candidate}".endswith(f".{end}") for candidate in keys) == 1:  # `key` alone
             return end
     return key
 
@@ -45,7 +45,7 @@ def format_value(value: Any) -> str:
     if isinstance(value, list):
         return "+".join(map(format_value, value))
     text = as_flag(value)  # a string as it is, others as JSON
-    return text.rsplit(".", 1)[-1] if re.fullmatch(r"[A-Za-z_][\w.]*", text) else text  # not of 0.5 or a path
+    return text.rsplit(".", 1)[-1] if re.fullmatch(r"[A-Za-z_][\w.]*", text) else text  # 0.5 and paths stay
 
 
 def as_flag(value: Any) -> str:

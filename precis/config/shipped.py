@@ -16,7 +16,7 @@ _FOLDER = Path(__file__).parents[2] / "lightning_modules" / "weights" / "summari
 
 
 def find_shipped(name: str, folder: Path) -> Path:
-    """Return the path of a file that is named by its path, or by its name in `folder`, which is `CONFIGS` or `SWEEPS`.
+    """Return the path of a file by its path, or by its name in the suite's `folder`, which is `CONFIGS` or `SWEEPS`.
 
     Paths from the root of the repository work in every folder, but a file of the working folder comes first.
     """
@@ -27,7 +27,7 @@ def find_shipped(name: str, folder: Path) -> Path:
     for shipped in (folder / relative, folder / f"{relative}.yaml"):
         if shipped.is_file() and shipped.resolve().is_relative_to(folder.resolve()):  # not ../ out of the folder
             return shipped
-    kind = folder.name.removesuffix("s")
+    kind = folder.name.removesuffix("s")  # config or sweep
     names = short_names(folder)
     similar = get_close_matches(relative.removesuffix(".yaml"), names, n=1)
     hint = f"did you mean {similar[0]}? " if similar else ""

@@ -56,14 +56,14 @@ def is_trusted() -> bool:
 @contextmanager
 def import_policy(arguments: Sequence[str] = ()) -> Iterator[None]:
     """Let jsonargparse import only modules that configs may name, or names on the command line, unless `is_trusted`."""
-    if is_trusted() or _command_line_names.get() is not None:  # the second: within another policy, which holds
+    if is_trusted() or _command_line_names.get() is not None:  # an outer policy stays in force
         yield
         return
     names = names_on_command_line(arguments)
     token = _command_line_names.set(frozenset(names))
     original_settings = dict(_common.parsing_settings)  # there is no public function that returns them
-    # A name on the command line opens its package, except the guarded ones: those of which configs may name parts,
-    # such as torch, and jsonargparse. Of precis, it opens its module, such as precis.baselines.chat_reward.
+    # A name on the command line permits all of its package, unless configs may name parts of that package anyway, as
+    # of torch, or it is jsonargparse. Of precis, it permits its module, such as precis.baselines.chat_reward.
     guarded = {name.partition(".")[0] for name in _MODULES} | {"jsonargparse"}
     packages = {name.partition(".")[0] for name in names} - guarded
     modules = {name.rpartition(".")[0] for name in names if name.startswith("precis.")}
@@ -80,7 +80,7 @@ def import_policy(arguments: Sequence[str] = ()) -> Iterator[None]:
 
 
 def with_absolute_files(arguments: Sequence[str]) -> list[str]:
-    """Make paths of YAML files in class options absolute; jsonargparse takes a bare `trainer.yaml` for a class."""
+    """Make names of YAML files absolute in options that take files; jsonargparse takes a bare `a.yaml` for a class."""
     absolute = []
     for argument, (option, value) in zip(arguments, _option_values(arguments)):
         path = Path(value)
@@ -99,7 +99,7 @@ def names_on_command_line(arguments: Sequence[str]) -> set[str]:
 
 def _option_values(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield (option, value) for each argument: of `--x=1`, ("--x", "1"); of `--x 1`, ("--x", "") and ("--x", "1")."""
-    option = ""
+    option = ""  # of values before the first option
     for argument in arguments:
         value = argument
         if argument.startswith("--"):
@@ -136,11 +136,11 @@ def check_commands(commands: Sequence[str], source: str) -> None:
         except ValueError:  # an empty command, or an open quotation mark
             raise UserError(f"{source}: after: {command!r} is not a command; for example, use test") from None
         refused = [f"precis {first}"] if first not in _COMMANDS_OF_SWEEPS else list(_refused_options(first, words))
-        # dotted names anywhere, such as in a list: `evaluate --metrics` imports classes
+        # dotted names that are no file names, also in a list: `evaluate --metrics` imports classes
         dotted = {part for word in words for part in re.split(r"[=,\s\[\]'\"]+", word) if _DOTTED_NAME.fullmatch(part)}
         names = {name for name in dotted if not name.endswith(_FILE_SUFFIXES)} | names_on_command_line(words)
         for name in sorted(names):
-            if not name.startswith(_PREFIXES) or not is_permitted_class(object_named(name)):  # the second imports
+            if not name.startswith(_PREFIXES) or not is_permitted_class(object_named(name)):  # which imports it
                 refused.append(name)
         if refused:
             allowed = f"only the classes of configs, {', '.join(_COMMANDS_OF_SWEEPS)}, and outputs in {_RUN}"
@@ -150,7 +150,7 @@ def check_commands(commands: Sequence[str], source: str) -> None:
 
 def _refused_options(command: str, words: Sequence[str]) -> Iterator[str]:
     """Yield the arguments in `words` that make a command do more than evaluate a run, or write outside of the run."""
-    if command == "evaluate" and not _is_in_run("".join(words[:1])):  # it writes beside this file
+    if command == "evaluate" and not _is_in_run("".join(words[:1])):  # the first word: it writes there
         yield f"{''.join(words[:1])!r} as the file of evaluate"
     for word, following in zip(words, [*words[1:], ""]):
         name, equals, value = word.partition("=")
@@ -159,8 +159,8 @@ def _refused_options(command: str, words: Sequence[str]) -> Iterator[str]:
         value = value if equals else following
         if name == FLAG or (command in TRAINING and not name.startswith(_OPTIONS_OF_TRAINING)):
             yield name
-        if command in TRAINING and name.startswith("--run") and value != _RUN and not _is_in_run(value):  # {run} itself
-            yield word
+        if command in TRAINING and name.startswith("--run") and value != _RUN and not _is_in_run(value):
+            yield word  # a run folder that is neither {run} nor inside it
         for option, suffix in _OUTPUTS.items():  # argparse takes abbreviations such as --ou, and `+=` appends to a list
             if option.startswith(name.rstrip("+")) and not (_is_in_run(value) and value.endswith(suffix)):
                 yield f"{option} {value}"
@@ -185,7 +185,7 @@ def _forbidden_names(config: Any, trusted_names: frozenset[str]) -> Iterator[tup
             name = value
         elif callable(value) and not isinstance(value, os.PathLike):  # paths of jsonargparse can be called
             thing = value
-            name = f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', thing)}"  # instances have none
+            name = f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', thing)}"  # or the instance
         else:
             continue
         if not is_permitted_class(thing) and not any(thing is named for named in trusted):
@@ -200,14 +200,14 @@ def explain_forbidden_name(name: str) -> str:
 
 
 def hidden_in_working_folder(name: str) -> str:
-    """Return the message that a module of the working folder is hidden by a package of the suite; empty if none is."""
+    """Return the message that a module of the working folder is hidden by a package of the suite, or ""."""
     package = name.partition(".")[0]
     if package == name or package not in SUITE or object_named(name) is not None:  # not dotted, not ours, or it exists
         return ""
     module = Path(*name.split(".")[:-1])  # `callbacks/mine` of callbacks.mine.Hello
     suite_folder = Path(import_module(package).__file__).parent
     for path in (module / "__init__.py", module.with_suffix(".py")):
-        if path.is_file() and suite_folder not in path.resolve().parents:  # else the working folder is the suite's
+        if path.is_file() and suite_folder not in path.resolve().parents:  # else `path` is a file of the suite
             return f"{path} is not imported, because {package} is a package of the suite; rename yours"
     return ""
 
@@ -218,7 +218,7 @@ def is_permitted_class(thing: Any) -> bool:
         return False
     package = thing.__module__.partition(".")[0]
     if package in SUITE:
-        return thing.__module__.startswith(_MODULES) and not thing.__name__.startswith("_")  # modules for configs
+        return thing.__module__.startswith(_MODULES) and not thing.__name__.startswith("_")  # _MODULES: for configs
     return issubclass(thing, _base_classes().get(package, ()))  # False for any other library
 
 
@@ -229,9 +229,9 @@ def _base_classes() -> dict[str, tuple[type, ...]]:
     from pytorch_lightning import Callback, accelerators, loggers, plugins, profilers, strategies
     from torch.optim import Optimizer, lr_scheduler
 
-    fabric = (fabric_plugins.CheckpointIO, fabric_plugins.ClusterEnvironment)
+    fabric = (fabric_plugins.CheckpointIO, fabric_plugins.ClusterEnvironment)  # in both libraries
     trainer = (Callback, loggers.Logger, strategies.Strategy, accelerators.Accelerator, profilers.Profiler)
-    other_plugins = (fabric_plugins.Precision, plugins.LayerSync)
+    other_plugins = (fabric_plugins.Precision, plugins.LayerSync)  # in pytorch_lightning alone
     return {
         "torch": (Optimizer, lr_scheduler.LRScheduler),
         "pytorch_lightning": (*trainer, *other_plugins, *fabric),

@@ -39,7 +39,7 @@ def convert_batch_counts(trainer: Any) -> None:
     Python caches equal unions, so that an annotation `int | float` of Lightning may become `float | int`; 2 is then
     parsed as 2.0, which Lightning refuses. 1.0 is not converted, because it means a whole epoch.
     """
-    for name in _BATCHES:
+    for name in _BATCHES:  # such as `limit_train_batches`
         value = getattr(trainer, name, None)
         if isinstance(value, float) and value > 1 and value.is_integer():
             setattr(trainer, name, int(value))
@@ -51,11 +51,11 @@ def check_ranges(config: Any) -> None:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             continue
         name = key.rpartition(".")[2]
-        if name in _MINIMA and value < _MINIMA[name]:
+        if name in _MINIMA and value < _MINIMA[name]:  # the lowest allowed value of an option
             raise UserError(f"{key} must be at least {_MINIMA[name]}, got {value}")
         if (name == "dropout" or name.endswith("_dropout")) and not 0 <= value <= 1:
             raise UserError(f"{key} must be between 0 and 1, got {value}")
-        if name in _BATCHES and (value < 0 or (value > 1 and not float(value).is_integer())):  # 1.5 is neither
+        if name in _BATCHES and (value < 0 or (value > 1 and not float(value).is_integer())):  # such as 1.5
             raise UserError(f"{key} must be a number of batches or a share between 0.0 and 1.0, got {value}")
 
 
@@ -84,10 +84,10 @@ def explain_refusal(error: BaseException, config: Any) -> str:
     groups = {group: part for group in ("model", "data") if (part := config.get(group))}
     # the group whose class is named in the message; the first one if it names no class
     group = next((g for g, part in groups.items() if not class_path or part.get("class_path") == class_path[1]), "")
-    if not group or re.match(rf"({group}|decoding|selection)\.\w", cause):  # begins with a key, as decoding.max_length
+    if not group or re.match(rf"({group}|decoding|selection)\.\w", cause):  # names its key, as decoding.max_length
         return cause
     values = groups[group].get("init_args") or {}
-    if _MISSING_MODEL.search(cause):
+    if _MISSING_MODEL.search(cause):  # a message of transformers on a model that cannot be loaded
         for name in PRETRAINED:
             if isinstance(value := get_value(values, name), str):
                 return f"{group}.{name}: {missing_model_message(value)}"
@@ -106,7 +106,7 @@ def explain_trainer_refusal(error: BaseException, values: Any) -> str:
         return f"trainer.accelerator: no GPU here ({cause}); pass --trainer.accelerator cpu, or auto"
     argument = re.search(r"\b(\w+)=", cause)  # as in `Trainer(devices=0)`
     key = argument[1] if argument and argument[1] in values else _key_of(cause, values)
-    option = f"trainer.{key}" if key else "trainer"
+    option = f"trainer.{key}" if key else "trainer"  # no key: the message names no argument
     return f"{option}: {cause}; `precis fit --trainer.help` lists what it takes"
 
 
@@ -116,7 +116,7 @@ def missing_model_message(name: str) -> str:
 
 
 def _key_of(cause: str, values: Any) -> str:
-    """Return the option that a message names, or else the only one whose value, a number, it contains, or else ""."""
+    """Return the option that a message names, else the only option whose value is a number in the message, else ""."""
     options = dict(_values(values))
     mentioned = [key for key in options if re.search(rf"\b{re.escape(key.rpartition('.')[2])}\b", cause)]
     if mentioned:

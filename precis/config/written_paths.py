@@ -27,7 +27,7 @@ def check_written_paths(config: Any, folder: Path | None, arguments: Sequence[st
 def outside_paths(config: Any, folder: Path | None, arguments: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
     """Yield (key, path) for each output path in a config that is neither on the command line nor in the run folder."""
     on_command_line = {text for argument in arguments for text in strings_in(argument.partition("=")[2] or argument)}
-    values = dict(leaves({name: config.get(name) for name in _SECTIONS}))
+    values = dict(leaves({name: config.get(name) for name in _SECTIONS}))  # by dotted key
     for where, value in values.items():
         if not isinstance(value, str | os.PathLike) or str(value) in on_command_line:
             continue
@@ -35,8 +35,8 @@ def outside_paths(config: Any, folder: Path | None, arguments: Sequence[str] = (
         text = str(value)
         class_path = values.get(f"{parent.removesuffix('.init_args')}.class_path")  # the class with this argument
         if key in _PATHS and value != _default(class_path, key):  # a default is not a choice of the config
-            is_server = text.startswith(("http://", "https://"))
-            is_inside = is_server or (folder is not None and is_within(Path(text), folder))  # None: none yet
+            is_server = text.startswith(("http://", "https://"))  # of a logger: no file is written
+            is_inside = is_server or (folder is not None and is_within(Path(text), folder))  # None: no folder yet
         else:  # a file or folder name, such as `filename`, must not lead out of its folder
             is_inside = key not in _NAMES or not (os.path.isabs(text) or ".." in PurePath(text).parts)
         if not is_inside:
@@ -69,5 +69,5 @@ def _links(folder: Path, with_itself: bool) -> Iterator[Path]:
         yield folder
     for parent, folders, files in os.walk(folder):
         yield from (path for name in [*folders, *files] if (path := Path(parent, name)).is_symlink())
-        if os.path.basename(parent) == _CACHE_OF_WANDB:
+        if os.path.basename(parent) == _CACHE_OF_WANDB:  # the folder `wandb` of a run
             folders.clear()  # `os.walk` skips the folders below, where W&B links to its log files elsewhere

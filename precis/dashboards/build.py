@@ -32,19 +32,19 @@ def sections(dashboard: Dashboard) -> list[tuple[str, list[Any]]]:
 
 
 def workspace(dashboard: Dashboard, entity: str, project: str) -> workspaces.Workspace:
-    """Return the workspace of a paper's model: curves and tables of its runs, grouped by sweep and job type."""
+    """Return the workspace at W&B of a paper's model: curves and tables of runs, by group (the sweep) and job type."""
     return workspaces.Workspace(
         entity=entity,
         project=project,
         name=dashboard.title,
         sections=[workspaces.Section(name=name, panels=panels, is_open=True) for name, panels in sections(dashboard)],
-        settings=workspaces.WorkspaceSettings(x_axis=STEP),
+        settings=workspaces.WorkspaceSettings(x_axis=STEP),  # the optimizer step
         runset_settings=workspaces.RunsetSettings(
             filters=[expr.Tags().isin([dashboard.paper])],  # the class of the model, which is a tag of each run
             groupby=[expr.Metric("Group"), expr.Metric("JobType")],
             pinned_columns=[
-                *(f"summary:{key}" for key in dashboard.tested),
-                *(f"config:{key}" for key in contents.SETTINGS),
+                *(f"summary:{key}" for key in dashboard.tested),  # scores of the test
+                *(f"config:{key}" for key in contents.SETTINGS),  # such as the seed
             ],
         ),
     )
@@ -74,7 +74,7 @@ def _curves(keys: Sequence[str]) -> list[Any]:
 
 
 def _grid(entity: str, project: str, panels: list[Any]) -> reports.PanelGrid:
-    """Arrange panels of the ablated runs, three in a row; the grid of W&B has 24 columns."""
+    """Return panels of the ablated runs as a grid after setting their layout: three in a row of W&B's 24 columns."""
     for number, panel in enumerate(panels):
         panel.layout = reports.Layout(x=8 * (number % 3), y=6 * (number // 3), w=8, h=6)  # three of width 8 fill 24
     runs = reports.Runset(
