@@ -34,6 +34,6 @@ def led_from_scratch(options: LEDOptions, vocab_size: int, dropout: float) -> LE
     )
     led = LEDForConditionalGeneration(config)
     for module in led.modules():
-        if isinstance(module, nn.Linear) and module is not led.lm_head:  # which is the embedding
+        if isinstance(module, nn.Linear) and module is not led.lm_head:  # its weight is the embedding
             nn.init.normal_(module.weight, std=options.init_std)  # LED's 0.02 is for D = 1,024, see `LEDOptions`
     return led

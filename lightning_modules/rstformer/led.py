@@ -218,7 +218,7 @@ class DiscourseLED(nn.Module):
             view = View.of(attention_mask, is_global, discourse.token_edu)
             self.adapters.set_discourse(discourse.gamma, view.token_edu, discourse.band.shape[-1])  # R relations
         if not len(self.injections):
-            return View.of(attention_mask, is_global), [None] * num_layers
+            return View.of(attention_mask, is_global), [None] * num_layers  # plain attention needs no EDUs
         view = View.of(attention_mask, is_global, discourse.token_edu)
         is_copied = view.token_edu.device != discourse.token_edu.device  # from the CPU to a GPU
         token_edu = discourse.token_edu if is_copied else view.token_edu  # what is on the CPU is read without a wait

@@ -78,7 +78,7 @@ def parse(text: str, parser: str | LightningModule = "default", rows: Rows = "si
     if not isinstance(document, Document):
         raise UserError(str(document))  # a `BadRecord`: problem and remedy
     if isinstance(parser, str):
-        # EDUs to each side: all, as there are no more than words; a power of two, so that texts share a cached parser
+        # band, EDUs to each side: all, at most the number of words; a power of two, so that texts share a cached parser
         num_words = len(length_words(text))
         band = min(LARGEST_HEAT_MAP, max(64, 1 << (num_words - 1).bit_length()))  # 64, so that short texts share one
         parser = _load_parser(parser, rows, band)

@@ -139,7 +139,7 @@ class Run:
             where, source = f"document {summary.id!r}", sources[summary.id]  # where: for messages
             predictions.append(Prediction(summary.id, where, summary.sentences, summary.references, source))
         evaluated = evaluate_predictions(predictions, names, score_options or ScoreOptions(), resamples, seed)
-        frame = pd.DataFrame(evaluated.means).drop(columns="system").set_index("measure")  # `system`: one
+        frame = pd.DataFrame(evaluated.means).drop(columns="system").set_index("measure")  # there is one system
         return Evaluation(summaries, frame, evaluated.left_out)  # left_out: why, by metric
 
     def _corpus(self, documents: str | Path | Corpus | Sequence[Text]) -> Corpus:

@@ -52,7 +52,7 @@ def open_answers(path: Path, settings: Mapping[str, Any]) -> Iterator[Answers]:
         if end < len(content):  # a killed process leaves an incomplete last line
             file.truncate(end)
         records = list(_parse_lines(path, content[:end]))  # settings, then answers
-        if len(records) > 1 or (records and "system" not in records[0]):  # keep answers and other files
+        if len(records) > 1 or (records and "system" not in records[0]):  # not to be overwritten
             check_settings(path, records[0], settings)
         else:  # no answer yet: other settings may replace the first line
             file.truncate(0)

@@ -54,7 +54,7 @@ def expand_corpus_file(arguments: list[str]) -> list[str]:
         if path.is_file() and is_records(path):
             has_options = any(other.startswith("--corpus.") for other in arguments)
             fields = {} if has_options else guess_fields(first_row(path), str(path)).arguments()
-            options = [f"--corpus.{key}={field}" for key, field in {"test": path, **fields}.items()]  # as --split
+            options = [f"--corpus.{key}={field}" for key, field in {"test": path, **fields}.items()]  # --split test
             return [*arguments[:number], "--corpus=Files", *options, *following]
     return arguments
 

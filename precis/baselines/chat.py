@@ -57,7 +57,7 @@ def chat(arguments: list[str]) -> None:
             lacking = counted(len(failures), "document")
             raise UserError(f"no answer for {lacking}, the first {first_id}: {reason}; {remedy}")
         counts, notes = count_problems(prompts, documents, answers, failures)
-        keys = ("model", "prompt", "n", "query", "max_words", "request", "documents")  # what summaries depend on
+        keys = ("model", "prompt", "n", "query", "max_words", "request", "documents")  # in the signature
         signed = signature("chat", {key: _digest(settings.get(key)) for key in keys})  # long values as digests
         record = {"split": options.split, "base_url": options.base_url}
         record |= {"signature": signed, "settings": settings, "counts": counts}
@@ -119,7 +119,7 @@ class _Prompts:
 def count_problems(
     prompts: _Prompts, documents: "Dataset", answers: Answers, failures: dict[str, str]
 ) -> tuple[dict[str, Any], list[str | None]]:
-    """Return counts of tokens, words and problems by name, and lines for users, each with documents of a problem."""
+    """Return counts of tokens, words and problems by name, and notes on documents by problem, and on tokens."""
     replies = [answers.by_id[name] for name in documents["id"] if name in answers.by_id]
     texts = {reply["id"]: answer_text(reply["text"]) for reply in replies}  # without <think>...</think>
     refused = [reply["id"] for reply in replies if reply["refusal"] or reply["finish_reason"] == "content_filter"]

@@ -108,7 +108,7 @@ class Endpoint:
         self, prompts: Iterable[tuple[str, str]], done: Callable[[str, Reply], None]
     ) -> dict[str, str]:
         """Run `answer_all` in an event loop, with `concurrency` workers that share the prompts; SIGTERM cancels it."""
-        remaining, failures = iter(prompts), {}
+        remaining, failures = iter(prompts), {}  # prompts that no worker has taken; reasons by id
         with suppress(ValueError, RuntimeError):  # outside of the main thread, which alone handles signals
             # instead of the exit that `run_command` raises, after which each open request would print a traceback
             if task := asyncio.current_task():

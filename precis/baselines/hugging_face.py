@@ -124,7 +124,7 @@ def _write(
     signed = signature(
         "hf",
         {name: settings[name] for name in ("checkpoint", "weights", "max_source", "long_documents", "dtype")}
-        | {name: generation[name] for name in sorted(generation) if not name.startswith(UNSIGNED)}  # without effect
+        | {name: generation[name] for name in sorted(generation) if not name.startswith(UNSIGNED)}
         | {"documents": settings["documents"], "transformers": settings["transformers"]},
     )
     record = {"split": split, "signature": signed, "settings": settings, "counts": counts}

@@ -60,7 +60,7 @@ def judge(arguments: list[str]) -> None:
     failures: dict[str, str] = {}  # why requests failed, by id of the prompt
     if options.base_url is None:
         recorded, answers = read_answers(path)
-        check_settings(path, {name: recorded.get(name) for name in settings}, settings)  # of any model
+        check_settings(path, {name: recorded.get(name) for name in settings}, settings)  # the model may differ
     else:
         answers, failures = _ask(options, pairs, prompt, settings)
     missing = [prompt_id for pair in pairs for prompt_id, _ in pair.prompts(prompt) if prompt_id not in answers]
@@ -87,7 +87,7 @@ def _parser() -> ArgumentParser:
     parser.add_argument("--out", type=str, required=True, help="file of the answers, such as judged.jsonl")
     add_endpoint_arguments(parser)
     parser.add_argument("--model", type=str | None, default=None, help="name of the judge at the endpoint")
-    parser.add_argument("--documents", type=str | None, default=None, help="a file with the sources")
+    parser.add_argument("--documents", type=str | None, default=None, help="a file with the sources")  # if A lacks them
     parser.add_argument("--run", type=str | None, default=None, help="a run folder whose corpus has the sources")
     parser.add_argument("--split", type=str, default="test", help="the split of the run's corpus")
     parser.add_argument("--prompt", type=str | None, default=None, help="a file with {document}, {first} and {second}")

@@ -121,7 +121,7 @@ def corpus(arguments: list[str]) -> None:
 
 
 def guess_corpus(path: Path) -> Files:
-    """Return a corpus of the records of a file, with fields guessed by name and layout; explain them on stderr."""
+    """Return a corpus with a file as split `train`, whose fields, guessed by name and layout, are printed on stderr."""
     record = first_row(path)
     chosen = guess_fields(record, str(path))
     roles = {chosen.document: "the document", chosen.summary: "the reference", chosen.id: "the id"}  # None: no field

@@ -45,7 +45,7 @@ def _whole_parser() -> argparse.ArgumentParser:
             added = subparser.add_argument(*(flags or [action.dest]), help="", **takes_value)  # dest: of a positional
             if not takes_value:
                 added.complete = shtab.FILE  # the shell offers file names; choices are not copied
-            for group, package in groups.items():
+            for group, package in groups.items():  # each takes a class of the package
                 # options of all classes of the package, as any may be chosen; --data also leads to those of its corpus
                 names = package.__all__ if group.partition(".")[0] in flags else []  # --data of --data.corpus
                 options = {option for kind in names for option in class_options(getattr(package, kind))}

@@ -37,7 +37,7 @@ def describe_corpus(corpus: Corpus, options: Namespace) -> None:
     overlaps = find_overlaps(tables)  # by split, its documents that an earlier split has too
     descriptions = [describe(split, table, options.examples, overlaps[split]) for split, table in tables.items()]
     if options.json:
-        print(json.dumps(descriptions, ensure_ascii=False, indent=1, default=asdict))
+        print(json.dumps(descriptions, ensure_ascii=False, indent=1, default=asdict))  # for example documents
     else:
         print_descriptions(descriptions)
 
@@ -66,7 +66,7 @@ def describe(
         of this split with earlier ones; mean, median and 95th percentile of `_STATISTICS`, None without references.
     """
     manifest = read_manifest(dataset)
-    sample = dataset.select(range(min(_SCRIPT_SAMPLE, len(dataset))))
+    sample = dataset.select(range(min(_SCRIPT_SAMPLE, len(dataset))))  # enough to tell the script
     script = script_of(as_document(record).text for record in sample)  # None without letters
     return {
         "split": split,

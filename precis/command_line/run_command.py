@@ -72,7 +72,7 @@ def run_command(arguments: list[str]) -> int:
         is_usage_error = isinstance(error, ArgumentError)
         message = explain(str(error), arguments[0]) if is_usage_error else " ".join(str(error).split())
         message += _remedy(error)
-        message = re.sub(r"(\S{200})\S{300,}", r"\1...", message)  # cut values of over 500 characters: no paths
+        message = re.sub(r"(\S{200})\S{300,}", r"\1...", message)  # cut values that are longer than any path
         print(f"precis: error: {printable_line(message)}", file=sys.stderr)
         return 2 if is_usage_error else 1
     finally:

@@ -150,7 +150,7 @@ def check_commands(commands: Sequence[str], source: str) -> None:
 
 def _refused_options(command: str, words: Sequence[str]) -> Iterator[str]:
     """Yield the arguments in `words` that make a command do more than evaluate a run, or write outside of the run."""
-    if command == "evaluate" and not _is_in_run("".join(words[:1])):  # the first word: it writes there
+    if command == "evaluate" and not _is_in_run("".join(words[:1])):  # its file, beside which it writes
         yield f"{''.join(words[:1])!r} as the file of evaluate"
     for word, following in zip(words, [*words[1:], ""]):
         name, equals, value = word.partition("=")
@@ -243,7 +243,7 @@ def check_checkpoint(config: Any) -> None:
     """Raise a `UserError` unless a checkpoint is a local file of weights; Lightning would unpickle a download."""
     if is_trusted():
         return
-    if config.get("weights_only") is False:
+    if config.get("weights_only") is False:  # by default, PyTorch reads weights alone from a local file
         raise UserError(f"weights_only: loading more than weights runs code; leave it out, or pass {FLAG}")
     path = config.get("ckpt_path")
     if path and not os.path.isfile(path):

@@ -29,7 +29,7 @@ def outside_paths(config: Any, folder: Path | None, arguments: Sequence[str] = (
     on_command_line = {text for argument in arguments for text in strings_in(argument.partition("=")[2] or argument)}
     values = dict(leaves({name: config.get(name) for name in _SECTIONS}))  # by dotted key
     for where, value in values.items():
-        if not isinstance(value, str | os.PathLike) or str(value) in on_command_line:
+        if not isinstance(value, str | os.PathLike) or str(value) in on_command_line:  # chosen by the user
             continue
         parent, _, key = where.rpartition(".")
         text = str(value)
