@@ -15,7 +15,7 @@ from lightning_modules.options import AdamWOptions, EncoderAdamWOptions, Schedul
 
 
 def training_steps(trainer: Trainer) -> int:
-    """Return the number of optimizer steps; makes the trainer reload its data. A `UserError` if only time limits it."""
+    """Return the number of optimizer steps, and let the trainer reload data; a `UserError` if steps have no limit."""
     steps = trainer.estimated_stepping_batches
     # Lightning has loaded the training data to count its batches, before it restores a checkpoint; unless it loads
     # them again, their position is not restored, and a resumed run starts its epoch from the first batch

@@ -92,7 +92,7 @@ class SequenceToSequence(Summarizer):
             distribution = self.distribution(batch, tokens)
             return rescore(distribution, tokens, lengths, self.tokenizer.stop, options, self.forbidden(options))
         is_token = torch.arange(tokens.shape[-1], device=tokens.device) < lengths.unsqueeze(-1)  # [B, K, T]
-        positions = is_token.flatten().nonzero().squeeze(1)  # of all N tokens, in [B K T], [N]
+        positions = is_token.flatten().nonzero().squeeze(1)  # flat positions of all N tokens
         log_probs, _ = self._token_log_probs(batch, tokens, positions)
         return log_probs.new_zeros(tokens.numel()).index_copy(0, positions, log_probs).view(tokens.shape)
 

@@ -74,7 +74,7 @@ class View:
         """
         token_mask = attention_mask != 0
         is_global = torch.zeros_like(token_mask) if global_attention_mask is None else global_attention_mask != 0
-        if is_global.device == token_mask.device:  # not for one left on the CPU: `token_mask` is on the GPU
+        if is_global.device == token_mask.device:  # else (a mask on the CPU) `groups` may include padding
             is_global = is_global & token_mask
         edu = token_mask.new_full(token_mask.shape, -1, dtype=torch.long) if token_edu is None else token_edu.long()
         if is_global.shape != token_mask.shape or edu.shape != token_mask.shape:

@@ -24,7 +24,7 @@ def rouge(
     """Return mean ROUGE F1 x 100 over documents, as `precis evaluate` computes it.
 
     Args:
-        summaries: a text, or one for each document. Each line of a text is a sentence; a single line is split.
+        summaries: a text, or one for each document. Lines of a text are sentences; a single line is split into them.
         references: for each document a text, or a list of texts.
         options: fields of `precis evaluate`, such as `variants="rouge1,rougeL"`, `stem=False`,
             `multi_reference="mean"` or `rouge_parts="prf"`.

@@ -78,7 +78,7 @@ class Endpoint:
             raise UserError("openai is not installed: pip install 'precis-suite[chat]'") from None
 
     def request_missing(self, prompts: Iterable[tuple[str, str]], answers: Answers, total: int) -> dict[str, str]:
-        """Add answers that `answers` lacks, of `total` prompts (id, text); return why requests failed, by id."""
+        """Add the answers to `total` prompts (id, text) that `answers` lacks; return why requests failed, by id."""
         with progress_bar() as progress:
             task = progress.add_task("answers", total=total, completed=len(answers.by_id))
 

@@ -42,7 +42,7 @@ def _whole_parser() -> argparse.ArgumentParser:
             if "--help" in flags or action.help == argparse.SUPPRESS:
                 continue
             takes_value: dict[str, Any] = {"action": "store_true"} if flags and action.nargs == 0 else {}
-            added = subparser.add_argument(*(flags or [action.dest]), help="", **takes_value)  # dest: of a positional
+            added = subparser.add_argument(*(flags or [action.dest]), help="", **takes_value)  # dest: if positional
             if not takes_value:
                 added.complete = shtab.FILE  # the shell offers file names; choices are not copied
             for group, package in groups.items():  # each takes a class of the package

@@ -90,7 +90,7 @@ def _linked_names_of_data(arguments: Sequence[str]) -> Iterator[tuple[str, str, 
             yield name, flag, f"give --model.{LINKED[name]}"
     for _, path in named_configs(arguments):
         data = read_yaml(Path(path)).get("data")
-        data_arguments = data.get("init_args") if isinstance(data, dict) else None  # `data` may be a name alone
+        data_arguments = data.get("init_args") if isinstance(data, dict) else None  # a class name without arguments
         for name in data_arguments or ():
             if name in LINKED:
                 yield name, f"{path}: data.{name}", f"give model.{LINKED[name]} alone"
