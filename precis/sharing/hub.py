@@ -61,7 +61,7 @@ def find_run(name: str | Path) -> Path | None:
         # config.yaml first: other models are many files in several formats, of which transformers chooses
         if not (Path(snapshot_download(str(name), allow_patterns="config.yaml")) / "config.yaml").is_file():
             return None
-        return Path(snapshot_download(str(name)))
+        return Path(snapshot_download(str(name)))  # all files
     except (httpx.HTTPError, OSError, ValueError) as error:
         raise UserError(f"{name}: no such folder, and no such model on the hub ({_reason(error)})") from None
 

@@ -36,7 +36,7 @@ Curve = tuple[str, str, float, float, str]  # class, path, width, opacity and to
 
 
 def strongest(weights: NDArray, max_links: int = LINKS, min_weight: float = MIN_LINK) -> list[tuple[int, int]]:
-    """Return the links to draw as pairs i < j: the strongest of each of L paragraphs, either way, by weights [L, L]."""
+    """Return the links to draw as pairs i < j: the strongest to or from each of L paragraphs, by weights [L, L]."""
     strength = np.maximum(weights, weights.T).astype(float)  # [L, L], symmetric
     np.fill_diagonal(strength, -1)  # below `min_weight`: no paragraph is linked to itself
     pairs = set()

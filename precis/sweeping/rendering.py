@@ -85,7 +85,7 @@ def fill_template(template: Path, sweep: str, folder: Path, jobs: Sequence[Job],
     environment.filters |= {"sh": _shell_word, "kubernetes": lambda text: str(text).replace("$", "$$")}  # $$: escaped
     fields = {
         "sweep": printable_line(sweep),  # its name
-        "name": re.sub(r"[^a-z0-9]+", "-", sweep.lower())[:_LONGEST_NAME].strip("-") or "sweep",  # fit for Kubernetes
+        "name": re.sub(r"[^a-z0-9]+", "-", sweep.lower())[:_LONGEST_NAME].strip("-") or "sweep",  # for Kubernetes
         "folder": str(folder),  # of the sweep
         "points": [{"index": n, "label": job.label, "folder": str(job.folder)} for n, job in enumerate(jobs)],
         "comment": printable_line,  # a function: text as a part of one line, for comments in the template

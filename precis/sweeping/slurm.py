@@ -177,7 +177,7 @@ def queue(jobs: Iterable[str]) -> dict[str, tuple[str, str]]:
     command = ["squeue", "--noheader", "--array", "--me", "--format=%i|%T|%r"]  # id|state|reason; --array: of each task
     try:
         process = subprocess.run(command, capture_output=True, text=True, timeout=120)  # seconds
-    except FileNotFoundError:
+    except FileNotFoundError:  # there is no SLURM here
         return {}
     except subprocess.TimeoutExpired:
         raise UserError("SLURM's queue does not answer (squeue); try again later") from None

@@ -69,7 +69,7 @@ def _compare(key: str, configured: int, num_started: int, description: str) -> N
 
 
 def trainer_plugins(configured: Any) -> list[Any]:
-    """Return the config's plugins, and those that write checkpoints atomically and leave requeueing to the suite."""
+    """Return the config's plugins, and one for atomic checkpoints, one for SLURM; may set SLURM_NTASKS_PER_NODE."""
     plugins = configured if isinstance(configured, (list, tuple)) else [configured]
     plugins = [plugin for plugin in plugins if plugin]  # a config without plugins has None
     if not any(isinstance(plugin, CheckpointIO) for plugin in plugins):

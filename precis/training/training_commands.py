@@ -86,7 +86,7 @@ def _with_run(arguments: list[str]) -> list[str]:
     run_options = [f"--config={folder}/config.yaml", f"--run_dir={folder}"]
     if command == "fit":
         return [command, *run_options, "--resume=auto", *options]
-    run_options.append("--resume=false")
+    run_options.append("--resume=false")  # only training resumes
     if (Path(folder) / "text").is_dir():  # the tokenizer of the run
         run_options.append(f"--data.tokenizer_dir={folder}/text")
     if not any(option.startswith("--ckpt_path") for option in options):
