@@ -47,8 +47,8 @@ class BatchSampler(Sampler[list[int]]):
         self,
         lengths: Sequence[int],
         batch_size: int,
-        shuffle: bool,
-        seed: int = 0,
+        shuffle: bool,  # in training only
+        seed: int = 0,  # of the order, with the epoch
         pool: int = 50,
         num_replicas: int = 1,
         rank: int = 0,
@@ -82,7 +82,7 @@ class BatchSampler(Sampler[list[int]]):
         """Return the indices of the documents of each global batch of this epoch, in order."""
         size = self.global_batch_size
         if not self.shuffle:
-            order = list(range(len(self.lengths)))
+            order = list(range(len(self.lengths)))  # of the corpus
             return [order[i : i + size] for i in range(0, len(order), size)]
         if self._training_order[0] != self.epoch:  # shuffled once, for the batches and their weights
             self._training_order = self.epoch, self._shuffled(size)
@@ -90,10 +90,10 @@ class BatchSampler(Sampler[list[int]]):
 
     def _shuffled(self, size: int) -> list[list[int]]:
         """Return the global batches of this epoch in training, of `size` documents each; one may be incomplete."""
-        # the factor exceeds any number of epochs, so that no two pairs of seed and epoch share an order
+        # the factor exceeds any number of epochs, so that no two pairs (seed, epoch) get the same generator
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
         order = torch.randperm(len(self.lengths), generator=generator).tolist()
-        incomplete = order[len(order) - len(order) % size :]  # before sorting, so that its lengths are no extremes
+        incomplete = order[len(order) - len(order) % size :]  # random, not the longest ones of a sorted pool
         order = order[: len(order) - len(incomplete)]
         if self.pool:
             pool_size = size * self.pool
@@ -101,7 +101,7 @@ class BatchSampler(Sampler[list[int]]):
             order = [i for pool in pools for i in sorted(pool, key=self.lengths.__getitem__)]
         batches = [order[i : i + size] for i in range(0, len(order), size)] + ([incomplete] if incomplete else [])
         batches = [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
-        steps = [batches[i : i + self.accumulated] for i in range(0, len(batches), self.accumulated)]
+        steps = [batches[i : i + self.accumulated] for i in range(0, len(batches), self.accumulated)]  # optimizer steps
         return [batch for step in steps for _ in range(self.repeats) for batch in step]
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -123,7 +123,7 @@ class BatchSampler(Sampler[list[int]]):
     def accumulation_weights(self, accumulated: int, batches: int) -> list[float]:
         """Return the weight of each batch of this epoch, with which all documents of an optimizer step count alike.
 
-        `accumulated` is the number of batches per optimizer step, and `batches` the number that the trainer runs.
+        `accumulated` is the number of batches per optimizer step, `batches` the number that the trainer runs per epoch.
         """
         sizes = [len(batch) for batch in self._global_batches()]  # number of documents of each
         weights = [1.0] * len(sizes)
@@ -132,7 +132,7 @@ class BatchSampler(Sampler[list[int]]):
             step = range(start, min(start + accumulated, batches))
             documents_of_step = sum(sizes[i] for i in step)
             for i in step:
-                weights[i] = accumulated * sizes[i] / documents_of_step  # Lightning divides the loss by `accumulated`
+                weights[i] = accumulated * sizes[i] / documents_of_step  # Lightning divides each loss by `accumulated`
         return weights
 
 
@@ -153,8 +153,8 @@ def default_workers(device: str, processes: int = 1) -> int:
 
 
 def _worth_workers(dataset: Dataset, collate: Callable, documents: int) -> bool:
-    """Return whether it takes longer to make a batch than to pass it between processes, measured with one batch."""
-    collate([dataset[0]])  # opens files, which is not part of the measured time
+    """Return whether a batch of `documents` takes longer to make than to pass between processes, measured once."""
+    collate([dataset[0]])  # the first call opens files, which later calls need not do
     start = perf_counter()
     batch = collate([dataset[i] for i in range(documents)])
     collated = perf_counter()
@@ -174,8 +174,8 @@ def loader_of(
 ) -> "ResumableLoader":
     """Return the loader of this rank for the documents of a split; `order` are arguments of `BatchSampler`.
 
-    The number of loader processes is `default_workers` by default, but 0 without a trainer, which knows the device, or
-    where a batch is made faster than a process passes it on. Errors name the `split`.
+    `lengths` are those of the documents. `num_workers` is `default_workers` by default, but 0 without a trainer, which
+    knows the device, or if a batch takes less time to make than to pass between processes. Errors name the `split`.
 
     Raises:
         UserError: if there are fewer documents than ranks.
@@ -207,7 +207,7 @@ class ResumableLoader:
         num_workers: int = 0,
         trainer: Any = None,
     ) -> None:
-        self.batch_sampler, self.trainer = batch_sampler, trainer  # the trainer has the numbers for weights of losses
+        self.batch_sampler, self.trainer = batch_sampler, trainer  # the trainer knows the batches per step and epoch
         self.loader = DataLoader(
             dataset,
             batch_sampler=batch_sampler,
@@ -217,13 +217,13 @@ class ResumableLoader:
             pin_memory=torch.cuda.is_available(),
         )
         self.delivered = 0  # number of batches delivered in this epoch, including those skipped on resuming
-        self._position: dict[str, int] | None = None  # position in the checkpoint from which training resumes
+        self._position: dict[str, int] | None = None  # `state_dict` of the checkpoint to resume from, until it is used
 
     def __len__(self) -> int:
         return len(self.batch_sampler)
 
     def __iter__(self) -> Iterator:
-        """Yield the batches of this epoch, after those that a resumed one has processed, with the weights of losses."""
+        """Yield the batches of this epoch with the weights of losses; a resumed epoch skips its processed batches."""
         self.delivered = self.batch_sampler.start = self._resumed_batches()
         in_training = self.trainer is not None and self.batch_sampler.shuffle  # evaluation does not shuffle
         if in_training:  # set before `weights` below, because the order of the batches depends on it
@@ -233,19 +233,19 @@ class ResumableLoader:
             sizes = self.trainer.accumulate_grad_batches, self.trainer.num_training_batches
             weights["accumulation_weight"] = self.batch_sampler.accumulation_weights(*sizes)
         for batch in self.loader:
-            for field, weight_of_batch in weights.items():
+            for field, weight_of_batch in weights.items():  # the values of all batches, indexed by `delivered`
                 if weight_of_batch[self.delivered] != 1:  # 1 is the default of both fields
                     setattr(batch, field, weight_of_batch[self.delivered])
             self.delivered += 1  # before `yield`, so that a checkpoint during the step counts this batch as processed
             yield batch
 
     def _resumed_batches(self) -> int:
-        """Use up the loaded position: return batches to skip, 0 in another epoch; UserError if their size changed."""
-        position, self._position = self._position, None  # a position is used once
+        """Return how many batches a resumed epoch skips, else 0; UserError if the global batch size has changed."""
+        position, self._position = self._position, None  # from `load_state_dict`; used once
         if position is None or position["epoch"] != self.batch_sampler.epoch:
             return 0
         size, before = self.batch_sampler.global_batch_size, position["global_batch_size"]
-        if position["batches"] and before != size:
+        if position["batches"] and before != size:  # between epochs the size may change
             raise UserError(
                 f"the checkpoint is from the middle of an epoch with batches of {before} documents, and this run has "
                 f"{size} (data.batch_size x devices), so that documents would be repeated or left out; resume with "
@@ -256,13 +256,13 @@ class ResumableLoader:
     def state_dict(self) -> dict[str, int]:
         """Return the position in training: the epoch, its delivered batches, and the documents of a global batch.
 
-        Until the first batch after resuming, this is the loaded position.
+        Until a resumed epoch begins, this is the loaded position, since nothing is delivered yet.
         """
         if self._position is not None:
             return dict(self._position)
         return {
             "epoch": self.batch_sampler.epoch,
-            "batches": self.delivered % len(self),  # 0 after the last batch: the next epoch resumes at its start
+            "batches": self.delivered % len(self),  # 0 after the last batch of the epoch: the next one begins
             "global_batch_size": self.batch_sampler.global_batch_size,
         }
 

@@ -42,7 +42,7 @@ def hashed_words(text: str) -> tuple[list[tuple[int, int]], list[tuple[int, ...]
 def word_features(word: str) -> tuple[int, ...]:
     """Return the `FEATURES` hashes of a word, see `hashed_words`; trained models depend on their order and names."""
     lower = word.lower()
-    names = [f"w{lower}"]  # word, prefixes, suffixes (a shorter word is repeated) and shape
+    names = [f"w{lower}"]  # below: prefixes, suffixes (all of a shorter word) and shape; the first letter is the kind
     names += [f"p{size}{lower[:size]}" for size in range(1, AFFIXES + 1)]
     names += [f"s{size}{lower[-size:]}" for size in range(1, AFFIXES + 1)]
     names.append(f"h{_shape(word)}")

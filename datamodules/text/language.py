@@ -20,7 +20,7 @@ Segmenter = Callable[[str], list[str]]
 
 
 def _jieba() -> Segmenter:
-    """Load jieba without its `initialize`, which trusts a cache file in a folder that every user may write to."""
+    """Load jieba without its `initialize`, which unmarshals a temporary file that any user may have put there."""
     import jieba
 
     tokenizer = jieba.Tokenizer()
@@ -125,11 +125,11 @@ class Language:
     """
 
     def __init__(self, code: str) -> None:
-        if not regex.fullmatch(r"[a-z]{2,3}(-[A-Za-z0-9]+)*(:\w+)?", str(code)):  # YAML reads `no` as False
+        if not regex.fullmatch(r"[a-z]{2,3}(-[A-Za-z0-9]+)*(:\w+)?", str(code)):  # `str`, as YAML reads `no` as False
             raise UserError(f"language {code!r}: give an ISO code, such as en, ru or zh; or {ANY} for any language")
         self.code = code
         self.primary = regex.split("[-:]", code)[0]  # without region, script and segmenter
-        self.segments = ":" in code
+        self.segments = ":" in code  # whether a word segmenter is named
         if self.segments:
             load_segmenter(code)  # so that a missing package is reported now, not at the first text
         self.is_english = self.primary == "en"
@@ -170,13 +170,13 @@ class Language:
         return self._find_words(self.normalize(self.lower(text)), _WORD, _LONG_WORD)
 
     def _find_words(self, text: str, pattern: regex.Pattern, run_pattern: regex.Pattern) -> list[str]:
-        """Return the matches of `pattern`; with a word segmenter, of `run_pattern`, whose spaceless runs it divides."""
+        """Return the matches of `pattern`, or with a segmenter those of `run_pattern`, spaceless runs segmented."""
         if not self.segments:  # each character of a script without spaces is a word
             return pattern.findall(text)
         segment = load_segmenter(self.code)
         pieces: list[str] = []
         for run in run_pattern.findall(text):
-            pieces += segment(run) if _CONTAINS_SPACELESS.match(run) else [run]  # its first character tells
+            pieces += segment(run) if _CONTAINS_SPACELESS.match(run) else [run]  # runs are not mixed
         return pieces
 
     def tokenize(self, text: str, tokenizer: WordTokenization = "words", lowercase: bool = True) -> list[str]:
@@ -200,7 +200,7 @@ class Language:
     @cached_property
     def stem(self) -> Callable[[str], str] | None:
         """The Snowball stemmer of the language; None if NLTK has none, and for English, which uses Porter's stemmer."""
-        if self.primary not in _SNOWBALL:
+        if self.primary not in _SNOWBALL:  # which has no English
             return None
         from nltk.stem.snowball import SnowballStemmer  # imports much of NLTK, so only where it is needed
 
@@ -237,9 +237,10 @@ ENGLISH_PARSER = "the discourse parsers and EDU segmenters of the suite are Engl
 def warn_if_not_english(what: str, texts: Iterable[str] = (), language: str = "en") -> None:
     """Warn if a model or rule for English is applied to texts of another language; Python prints the warning once.
 
-    That is, if `language` is not English, or under half of a text's letters are Latin. `what` is like `ENGLISH_PARSER`.
+    That is, if `language` is another, or under half of a text's letters are Latin. `what` says what is English, as in
+    `ENGLISH_PARSER`: "the ... are English".
     """
-    scripts = (script_of([text[:2000]]) for text in islice(texts, 100))  # a sample; None for a text without letters
+    scripts = (script_of([text[:2000]]) for text in islice(texts, 100))  # of a sample, for speed; None without letters
     if not language_of(language).is_english or any(script and script.latin < 0.5 for script in scripts):
         warnings.warn(f"{what}, and these texts are not: see docs/languages.md for other languages", stacklevel=1)
 
@@ -261,7 +262,7 @@ class Script(NamedTuple):
 def script_of(texts: Iterable[str]) -> Script | None:
     """Return the most frequent script of the letters in texts; None if no letter belongs to a script of `_SCRIPTS`."""
     letter_counts: Counter[str] = Counter()  # per script
-    for character, number in Counter(chain.from_iterable(texts)).items():
+    for character, number in Counter(chain.from_iterable(texts)).items():  # each distinct character once
         if script := _script(character):
             letter_counts[script] += number
     total = letter_counts.total()
@@ -269,7 +270,7 @@ def script_of(texts: Iterable[str]) -> Script | None:
         return None
     name, number = letter_counts.most_common(1)[0]
     kana = letter_counts["Hiragana"] + letter_counts["Katakana"]
-    # Japanese may have more kanji (Han) than kana, but Chinese has kana in foreign names at most.
+    # Japanese has many kana, though perhaps more kanji (Han); Chinese has few, in foreign names at most.
     code = "ja" if name == "Han" and kana > 0.05 * total else _SCRIPTS[name]
     return Script(name, number / total, letter_counts["Latin"] / total, code)
 

@@ -21,14 +21,14 @@ def paragraph_offsets(text: str) -> list[Span]:
     for match in re.finditer(r"[^\n]+", text):
         line = match.group()
         if line.strip():
-            offsets.append((match.end() - len(line.lstrip()), match.start() + len(line.rstrip())))
+            offsets.append((match.end() - len(line.lstrip()), match.start() + len(line.rstrip())))  # of `line.strip()`
     return offsets
 
 
 def sentence_offsets(text: str, paragraphs: Sequence[Span] | None = None, language: str = "en") -> list[Span]:
     """Return the offsets of the sentences by `split_sentences` in each paragraph; without paragraphs, in each line."""
-    text = encodable(text)  # other characters, but the same offsets
-    primary = language_of(language).primary  # without region, script and segmenter
+    text = encodable(text)  # lone surrogates are replaced one by one, so that offsets stay
+    primary = language_of(language).primary  # the ISO 639 code alone, which `split_sentences` needs
     offsets = []
     for start, end in paragraph_offsets(text) if paragraphs is None else paragraphs:
         # The splitter changes only white space, so visible characters are counted to align its sentences with the text.

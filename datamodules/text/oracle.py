@@ -40,7 +40,7 @@ def greedy_oracle(
     if counts == "set":
         return _distinct_oracle(sentences, references, k, vocabulary(stem, language))
     words = vocabulary(stem, language)
-    words.limit_size()  # bounds the memory of the shared vocabulary; before encoding, since integers may become invalid
+    words.limit_size()  # may clear the shared vocabulary, which bounds its memory, but makes earlier integers invalid
     encoded = [words.encode(sentence) for sentence in sentences]
     targets = [_make_target(_join(words, reference), encoded) for reference in references]
     # Counts are updated incrementally. For each reference: counts of words and bigrams in the selected sentences, and
@@ -80,7 +80,7 @@ def _distinct_oracle(
     sentences: Sequence[str], references: Sequence[Sequence[str]], k: int | None, words: Vocabulary
 ) -> list[int]:
     """Return the `greedy_oracle` for `counts="set"`: sentence indices, at most `k`, scored by sets of n-grams."""
-    words.limit_size()  # bounds the memory of the shared vocabulary; before encoding, since integers may become invalid
+    words.limit_size()  # may clear the shared vocabulary, which bounds its memory, but makes earlier integers invalid
     targets = [_gram_sets(_join(words, reference)) for reference in references]
     candidates = [_gram_sets(words.encode(sentence)) for sentence in sentences]  # (words, bigrams) of each
     selected: tuple[set, set] = (set(), set())  # words and bigrams of the chosen sentences
@@ -92,7 +92,7 @@ def _distinct_oracle(
             if index in chosen:
                 continue
             union = [before | added for before, added in zip(selected, grams)]  # words and bigrams with this sentence
-            score = max(_set_score(union, target) for target in targets)
+            score = max(_set_score(union, target) for target in targets)  # for the best reference
             if score > best_score:
                 best_score, best_index = score, index
         if best_index is None:  # no sentence raises the score
@@ -130,7 +130,7 @@ def text_scores(
 ) -> list[float]:  # fmt: skip
     """Return the mean of several ROUGE F scores, in [0, 1], of each text (sentences) for its best reference."""
     words = vocabulary(language=language)
-    words.limit_size()  # bounds the memory of the shared vocabulary; before encoding, since integers may become invalid
+    words.limit_size()  # may clear the shared vocabulary, which bounds its memory, but makes earlier integers invalid
     targets = [[words.encode(sentence) for sentence in reference] for reference in references]
     scores = []
     for text in texts:
@@ -144,9 +144,9 @@ def text_scores(
 
 
 def _make_target(tokens: list[int], encoded: list[list[int]]) -> _Target:
-    """Return the `_Target` of a reference with the words `tokens`; `encoded` are the sentences of the document."""
+    """Return the `_Target` of a reference with the words `tokens`; `encoded` has the words of document sentences."""
     words, bigrams = _count_grams(tokens), _count_grams(pairwise(tokens))
-    shared = []
+    shared = []  # counts by sentence; n-grams that the reference lacks never match
     for sentence in encoded:
         shared_words = _count_grams(word for word in sentence if word in words)
         shared_bigrams = _count_grams(bigram for bigram in pairwise(sentence) if bigram in bigrams)
@@ -163,9 +163,9 @@ def _count_grams(grams: Iterable) -> Grams:
 
 def _border_bigrams(encoded: list[list[int]], chosen: list[int], index: int) -> list[tuple[tuple[int, int], int]]:
     """Return (bigram, 1 or -1) for bigrams across sentence ends that sentence `index` would add or break up."""
-    previous = max((i for i in chosen if i < index), default=None)  # neighbors; none of them is empty
+    previous = max((i for i in chosen if i < index), default=None)  # chosen neighbors, which have words, as `index` has
     following = min((i for i in chosen if i > index), default=None)
-    sentence = encoded[index]
+    sentence = encoded[index]  # its words, as integers
     changes = []
     if previous is not None:
         changes.append(((encoded[previous][-1], sentence[0]), 1))
@@ -178,8 +178,8 @@ def _border_bigrams(encoded: list[list[int]], chosen: list[int], index: int) -> 
 
 def _gains(target: _Target, selected: tuple[Grams, Grams], index: int, borders: list) -> tuple[int, int]:
     """Return how many more words, and bigrams, match with sentence `index`; `borders` are its `_border_bigrams`."""
-    words, bigrams = target.sentences[index]
-    word_limits, bigram_limits = target.limits
+    words, bigrams = target.sentences[index]  # counts of those that the sentence shares with the reference
+    word_limits, bigram_limits = target.limits  # counts in the reference; `selected` has those of the chosen sentences
     borders_in_reference = [(gram, change) for gram, change in borders if gram in bigram_limits]
     if borders_in_reference:
         bigrams = dict(bigrams)  # the counts of the sentence stay as they are for other selections
@@ -202,9 +202,9 @@ def _add_sentence(target: _Target, selected: tuple[Grams, Grams], index: int, bo
     for counts, added in zip(selected, target.sentences[index]):
         for gram, times in added.items():
             counts[gram] = counts.get(gram, 0) + times
-    bigrams, (_, bigrams_of_reference) = selected[1], target.limits
+    bigrams, (_, bigrams_of_reference) = selected[1], target.limits  # `limits`: counts of words and bigrams
     for gram, change in borders:
-        if gram in bigrams_of_reference:  # the others match nothing
+        if gram in bigrams_of_reference:  # other bigrams match nothing
             bigrams[gram] = bigrams.get(gram, 0) + change
 
 

@@ -21,7 +21,7 @@ def _stemmers() -> tuple:
     PorterStemmer = _porter_module().PorterStemmer
 
     class PerlStemmer(PorterStemmer):
-        """Porter (1980) with the author's later changes; ROUGE also removes -ment or -ent after another suffix."""
+        """Porter (1980) with the author's later changes; after a suffix, ROUGE also removes -ment, -ent or -ion."""
 
         def _ends_double_consonant(self, word: str) -> bool:
             return not word.endswith("y") and super()._ends_double_consonant(word)  # as in Porter's Perl program
@@ -47,7 +47,7 @@ def _porter_module() -> ModuleType:
         return importlib.import_module(name)
     path = None  # where to look for a package: `sys.path`, then the folders of its parent
     try:
-        with suppress(ImportError, AttributeError):  # a version of NLTK whose stemmer needs more of the package
+        with suppress(ImportError, AttributeError):  # if the stemmer of an NLTK version needs more of it
             for package in ("nltk", "nltk.stem"):
                 spec = PathFinder.find_spec(package, path)
                 path = spec.submodule_search_locations
@@ -56,7 +56,7 @@ def _porter_module() -> ModuleType:
     finally:  # later imports must get the real packages
         for loaded in [module for module in sys.modules if module.partition(".")[0] == "nltk"]:
             del sys.modules[loaded]
-    return importlib.import_module(name)
+    return importlib.import_module(name)  # after an error, with the whole package
 
 
 def nltk_porter(word: str) -> str:

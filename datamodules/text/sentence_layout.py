@@ -22,9 +22,9 @@ _ENDS = tuple(".!?\"'”’:)")
 
 
 def layout_features(documents: Sequence[Sequence[str]], language: str = "en") -> Tensor:
-    """Return features of sentences from their texts, positions and neighbors, [B, L, 13]; 0 at padding.
+    """Return features of B documents of up to L sentences from texts, positions and similarity, [B, L, 13].
 
-    Positions are counted over sentences of prose, so that titles, bylines and greetings do not move the beginning.
+    Positions count only sentences of prose, so that titles, bylines and greetings do not shift them. Padding is 0.
     """
     is_sentence = pad([[1] * len(sentences) for sentences in documents]).float()  # 0 at padding, [B, L]
     words = pad([[min(len(text.split()), _MAX_WORDS) for text in sentences] for sentences in documents]).float()
@@ -38,13 +38,13 @@ def layout_features(documents: Sequence[Sequence[str]], language: str = "en") ->
     features = torch.stack(
         [
             before / size,
-            (before + 1).log() / 3,  # 3, 5 and 25 bring features of usual documents to about [0, 1]
-            (size - before).clamp(min=1).log() / 5,
+            (before + 1).log() / 3,  # divisors 3, 5 (log of sentences) and 25 (words): usual documents get about [0, 1]
+            (size - before).clamp(min=1).log() / 5,  # sentences of prose from this one on
             (before == 0) * prose,  # the first sentence of prose
             prose,
             size.log().expand_as(before) / 5,
             words.clamp(min=1).log() / math.log(_MAX_WORDS),
-            (words < _MIN_WORDS).float(),
+            (words < _MIN_WORDS).float(),  # a heading, greeting or signature
             ends,
             (mean_words / 25).expand_as(before),
             (words > 2 * mean_words).float(),  # an unusually long sentence
@@ -56,17 +56,17 @@ def layout_features(documents: Sequence[Sequence[str]], language: str = "en") ->
 
 
 def _ranks(sentences: Sequence[str], language: str) -> tuple[list[float], list[float]]:
-    """Return TextRank and LexRank within parts of `_RANKED` sentences, times their number, so that the mean is 1."""
+    """Return TextRank and LexRank within parts of `_RANKED` sentences, times the size of the part: the mean is 1."""
     textrank, lexrank = [], []
     for start in range(0, len(sentences), _RANKED):  # in parts: time and memory grow with the square of the number
-        counts = stem_counts(sentences[start : start + _RANKED], language)  # [L, V]
+        counts = stem_counts(sentences[start : start + _RANKED], language)  # of V stems in L sentences, [L, V]
         textrank += (len(counts) * pagerank(common_terms(counts), _DAMPING)).tolist()
         lexrank += (len(counts) * pagerank(cosines(tf_idf(counts)), _DAMPING)).tolist()
     return textrank, lexrank
 
 
 def pairs_with_common_ngram(words: Sequence[Sequence[str]]) -> list[tuple[int, int]]:
-    """Return pairs (i, j), i < j, of sentences that share a trigram, sorted; a sentence is a list of words."""
+    """Return sorted pairs (i, j), i < j, of sentences, lists of words, that share a trigram, for trigram blocking."""
     sentences_with: dict[tuple[str, ...], set[int]] = {}  # trigram -> indices of sentences
     for index, sentence in enumerate(words):
         for trigram in zip(sentence, sentence[1:], sentence[2:]):

@@ -29,14 +29,14 @@ _WINDOW = 2_000  # characters of a window of longer searches
 def split_sentences(text: str, splitter: Splitter = "auto", language: str = "en") -> list[str]:
     """Split a text into sentences, and normalize white space; a blank text has no sentences.
 
-    Line breaks count as white space, so text may be hard-wrapped; the items of a list should be split separately.
+    Line breaks count as white space, so text may be hard-wrapped; split items of a list one by one, as they lack stops.
 
     Args:
         text: a paragraph, or any text whose end also ends a sentence.
         splitter: `sentencex` (rules and abbreviations); `tokenized` for text with spaces between tokens, as in
             CNN/DailyMail after the PTB tokenizer ("he said . she left ."), which splitters of running text get wrong
             if it is also in lower case; `auto` detects which of the two applies.
-        language: ISO 639 code of the language for `sentencex`.
+        language: ISO 639 code of the language, for `sentencex` only.
 
     Raises:
         ValueError: if the splitter does not exist.
@@ -60,18 +60,18 @@ def _is_tokenized(text: str) -> bool:
 
 
 def _ends(text: str, language: str) -> list[int]:
-    """Return the ends (characters) of all sentences but the last, by sentencex and, except in English, more rules."""
+    """Return the ends (characters) of all sentences but the last, by sentencex and, outside English, `_OTHER_ENDS`."""
     import sentencex  # only where texts are split
 
-    is_slow = len(text) * len(_SEARCHED.findall(text)) > _LONGEST_SEARCH  # sentencex may search all of it per mark
+    is_slow = len(text) * len(_SEARCHED.findall(text)) > _LONGEST_SEARCH  # sentencex may scan the text for each mark
     size = _WINDOW if is_slow else len(text)  # characters of each of the overlapping windows
     ends: list[int] = []
     start = 0
     while start < len(text):
         stop = min(start + size, len(text))
         boundaries = list(accumulate(map(len, sentencex.segment(language, text[start:stop])), initial=start))
-        # A window may end within a quote, which leads to wrong sentences after its beginning. So the next window begins
-        # at the first boundary in the second half of this one.
+        # A window may end within a quote, which leads to wrong sentences after the beginning of the quote. So the next
+        # window begins at the first boundary in the second half of this one, or at its end if there is none.
         next_start = stop if stop == len(text) else next((end for end in boundaries if end >= start + size / 2), stop)
         ends += [end for end in boundaries if start < end <= next_start and end < stop]  # `stop` may be in a sentence
         start = next_start
@@ -79,7 +79,7 @@ def _ends(text: str, language: str) -> list[int]:
     if language == "en":
         return ends
     other_ends = {match.end() for match in _OTHER_ENDS.finditer(text)}
-    return sorted({*ends, *other_ends} - {len(text)})
+    return sorted({*ends, *other_ends} - {len(text)})  # without the end of the last sentence
 
 
 def _split_at(text: str, ends: list[int]) -> list[str]:
