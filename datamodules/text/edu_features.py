@@ -65,7 +65,7 @@ def sentence_starts(request: Request, name: str = "text") -> list[int]:
                 place = f"{kind}[{number}] is characters {start} to {end} of a text of {len(text)}"
                 raise UserError(f"{name}: {place}; offsets must refer to this text")
     sentences = request.sentences or sentence_offsets(text, list(request.paragraphs) or None)  # split if unknown
-    spans = [(0, len(text)), *sentences]  # the text may begin before its first sentence
+    spans = [(0, len(text)), *sentences]  # with the text itself, which may begin before its first sentence
     return sorted({end - len(text[start:end].lstrip()) for start, end in spans if text[start:end].strip()})
 
 
@@ -84,7 +84,7 @@ def edu_features(
     offsets, hashes = hashed_words(text)
     word_starts = [start for start, _ in offsets]
     num_words = len(word_starts)
-    starts = sentence_starts(request, name)  # first characters of sentences
+    starts = sentence_starts(request, name)  # first visible characters of sentences
     # the first word that begins at or after the first character of a sentence or paragraph
     sentence_words = {bisect_left(word_starts, start) for start in starts}
     first_words = sorted(word for word in sentence_words if word < num_words)  # a start after the last word has none
@@ -92,7 +92,7 @@ def edu_features(
     ids, piece_offsets = ([], []) if subwords is None else subwords(text)
     # the last word that begins at or before the subword; -1 for one without visible characters, whose offsets are empty
     piece_words = [bisect_right(word_starts, start) - 1 if start < end else -1 for start, end in piece_offsets]
-    tags = torch.zeros(num_words, dtype=torch.long)
+    tags = torch.zeros(num_words, dtype=torch.long)  # 1 where an EDU begins
     for start, _ in edus:
         if not 0 <= start < len(text):
             raise UserError(f"{name}: an EDU begins at character {start} of a text of {len(text)}")
@@ -120,13 +120,13 @@ def _chain_lengths(length: int) -> list[int]:
 
 
 def _layout(text: str, offsets: list[Span], lengths: list[int], paragraph_heads: set[int]) -> Tensor:
-    """Return `EduFeatures.layout` from the lengths of sentences in words and the first words of paragraphs."""
+    """Return `EduFeatures.layout` from offsets of words, words per sentence and indices of paragraphs' first words."""
     features = []
     word = 0
     for length in lengths:
         for position in range(length):
             start = offsets[word][0]
-            after_space = start == 0 or text[start - 1].isspace()
+            after_space = start == 0 or text[start - 1].isspace()  # unlike most punctuation
             remaining = length - 1 - position
             # Longer distances and sentences count as 20 and 60 words, so that all features are in [0, 1].
             distances = (min(position, 20) / 20, min(remaining, 20) / 20, min(length, 60) / 60)
@@ -160,7 +160,7 @@ class SegmentationBatch(Batch):
             piece_words.append(torch.where(text.piece_words < 0, text.piece_words, text.piece_words + shift))
         lengths = torch.tensor([length for text in texts for length in text.chains])  # [C]
         position = torch.arange(int(lengths.max()))  # [T]
-        first_word = lengths.cumsum(0) - lengths  # of each chain, [C]
+        first_word = lengths.cumsum(0) - lengths  # of each chain, [C]; below, `rows` has the indices of its words
         rows = (first_word[:, None] + position).masked_fill(position >= lengths[:, None], 0)  # 0 is padding, [C, T]
         return cls(
             ids=[text.id for text in texts],

@@ -24,10 +24,10 @@ class WordCounts(NamedTuple):
 
     @classmethod
     def of(cls, sentences: Sequence[Sequence[int]]) -> Self:
-        """Count the words of sentences; each word is an integer."""
+        """Count the words, integers, of each sentence; entries are in the order of sentences."""
         sizes = [len(words) for words in sentences]
         tokens = np.fromiter((word for words in sentences for word in words), np.int64, sum(sizes))
-        distinct_words, word_of_token = np.unique(tokens, return_inverse=True)
+        distinct_words, word_of_token = np.unique(tokens, return_inverse=True)  # index in `distinct_words` by token
         sentence_of_token = np.repeat(np.arange(len(sizes)), sizes)
         # Pairs of sentence and word are counted as single integers: sentence * W + word.
         num_words = max(1, len(distinct_words))  # 1 without words, since `divmod` divides by it
@@ -44,7 +44,7 @@ class WordCounts(NamedTuple):
 def gains(counts: WordCounts, inside: NDArray[np.int64], unique: bool) -> Floats:
     """Return, for each sentence x, ROUGE-1 F of the selected sentences with x against the rest without x, [N].
 
-    Values of selected sentences have no meaning. [E] is by entry (sentence, word, occurrences) of the sparse `counts`.
+    Ignore the values of selected sentences. [E] is by entry (sentence, word, occurrences) of the sparse `counts`.
 
     Args:
         inside: occurrences of each word in the selected sentences, [W].
@@ -54,25 +54,25 @@ def gains(counts: WordCounts, inside: NDArray[np.int64], unique: bool) -> Floats
     inside_before = inside[counts.word]  # [E]
     rest_before = counts.total[counts.word] - inside_before  # [E]
     inside_after, rest_after = inside_before + counts.occurrences, rest_before - counts.occurrences
-    # For each sentence x, after x is selected, [N]: words in both texts, in the selection, in the rest.
+    # By sentence x, after x is selected, [N]: words in both texts, in the selection, in the rest. `by_sentence` sums.
     if unique:
         shared = ((inside > 0) & (counts.total > inside)).sum()  # words in both the selection and the rest
         shared_before, shared_after = (inside_before > 0) & (rest_before > 0), (inside_after > 0) & (rest_after > 0)
         hits = shared + counts.by_sentence(shared_after.astype(int) - shared_before)  # shared words lost or added
-        predicted = (inside > 0).sum() + counts.by_sentence(inside_before == 0)  # plus words that the sentence adds
-        reference = (counts.total > inside).sum() - counts.by_sentence(rest_after == 0)  # less those that only it has
+        predicted = (inside > 0).sum() + counts.by_sentence(inside_before == 0)  # plus words that only x adds
+        reference = (counts.total > inside).sum() - counts.by_sentence(rest_after == 0)  # without words only in x
     else:
         shared = np.minimum(inside, counts.total - inside).sum()
         change = np.minimum(inside_after, rest_after) - np.minimum(inside_before, rest_before)  # [E]
         hits = shared + counts.by_sentence(change)
         predicted = inside.sum() + counts.by_sentence(counts.occurrences)
         reference = counts.total.sum() - predicted
-    # Whole numbers, as floats, and one rounding, so that equal scores are equal: 2 P R / (P + R) differs in a last bit.
+    # F1 as 2 hits / both sizes rounds once, so that equal scores are equal; 2 P R / (P + R) may differ in the last bit.
     return np.divide(2 * hits, predicted + reference, out=np.zeros_like(hits), where=hits > 0)
 
 
 def principal(counts: WordCounts, number: int, unique: bool, greedy: bool, factors: Floats) -> list[int]:
-    """Return the `number` sentences with the highest scores, best first; ties go to the earlier sentence.
+    """Return the `number` sentences with the highest scores (`gains`), best first; ties go to the earlier sentence.
 
     Args:
         unique: `Uniq` if true, else `Orig`, see `select`.
@@ -98,11 +98,11 @@ def select(
     sentences: Sequence[str], number: int, selection: Selection = "ind-orig", noise: float = 0.0,
     rng: random.Random | None = None, language: str = "en",
 ) -> list[int]:  # fmt: skip
-    """Return the indices of the gap sentences of a document, in its order: the targets of pre-training (section 3.1).
+    """Return the indices of the gap sentences of a document, in its order (section 3.1 of Zhang et al. 2020).
 
-    `ind` scores each sentence x_i of the document D by ROUGE-1 F(x_i, D without x_i); `seq` adds sentences one by one
-    to the selection S by ROUGE-1 F(S with x_i, D without S, x_i). `orig` counts words as ROUGE does; `uniq` takes texts
-    as sets of words. Words are stemmed. `lead` selects the first sentences, `random` random ones.
+    `ind` scores each sentence x_i of the document D by ROUGE-1 F1 against D without x_i; `seq` adds sentences one by
+    one to a selection S by ROUGE-1 F1 of S with x_i against the rest of D. `orig` counts words as ROUGE does; `uniq`
+    takes texts as sets of words. Words are stemmed. `lead` selects the first sentences, `random` random ones.
 
     Args:
         number: number of sentences to select; all if there are fewer.

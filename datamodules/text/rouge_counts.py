@@ -28,7 +28,7 @@ class Score(NamedTuple):
 
 
 def score_of(hits: int, predicted: int, reference: int) -> Score:
-    """Return the score of counts; 0 if nothing is shared."""
+    """Return the score of the numbers of shared, predicted and reference units (`Counts`); 0 if nothing is shared."""
     if not hits:
         return Score(0.0, 0.0, 0.0)
     precision, recall = hits / predicted, hits / reference
@@ -47,10 +47,10 @@ class Positions(NamedTuple):
 
 
 def positions(sentences: Iterable[Sequence[int]]) -> Positions:
-    """Return the positions of the tokens of a text; empty sentences have no position."""
-    masks: dict[int, int] = {}
+    """Return the positions of the tokens (integers of words) of a text; empty sentences have no position."""
+    masks: dict[int, int] = {}  # token -> bit mask of its positions
     fields: list[int] = []  # all positions of each sentence, as a bit mask
-    ends = 0
+    ends = 0  # bit mask of the last position of each sentence
     bit = 1  # of the current position
     for sentence in filter(None, sentences):
         first_bit = bit
@@ -73,10 +73,10 @@ def lcs_length(tokens: Iterable[int], masks: dict[int, int], full: int) -> int:
     """Return the length of the longest common subsequence of `tokens` and a text with these `position_masks`.
 
     Bit-parallel dynamic program (Hyyrö 2004): bit i of `column` is 0 if the length for the tokens so far increases at
-    position i of the text, so that the number of zeros is the length. Each token moves the zero above a run of ones to
-    the first match in the run, if any; the last run, without a zero above it, gets one.
+    position i of the text, so that the number of zeros is the length. In each run of ones with a match of the token,
+    the lowest match becomes 0, and the 0 above the run 1; the top run has no 0 above it, so that the length grows by 1.
     """
-    column = full
+    column = full  # all positions of the text
     for mask in filter(None, map(masks.get, tokens)):
         matched = column & mask
         column = (column + matched) | (column - matched)  # bits above `full` are carries, dropped at the end
@@ -89,16 +89,16 @@ def ngram_ends(positions: Sequence[int | None], ends: int, n: int) -> Counter:
     N-grams cross ends of sentences.
 
     Args:
-        positions: bit mask of the positions in the reference for each token of the prediction; None or 0 for none.
+        positions: for each token of the prediction, bit mask of its positions in the reference; None or 0 for none.
         ends: bit mask of the last positions of the sentences of the reference (`Positions.ends`).
 
     Returns:
-        Counts by the mask of the positions at which the n-gram ends in the reference; no two n-grams share a position.
+        Counts by the mask of the positions at which an n-gram ends in the reference, which tells n-grams apart.
     """
-    grams = positions  # for each token of the prediction, positions in the reference at which its n-gram ends
-    for offset in range(1, n):  # extend each n-gram by the token at this offset
+    grams = positions  # for the n-gram that begins at each predicted token, positions in the reference where it ends
+    for offset in range(1, n):  # extend each n-gram by the token `offset` after its first one
         grams = [
-            # the position after each end; at the end of a sentence it skips the free bit (see `Positions`)
+            # the position after each end; after a sentence it skips a bit that is never set (see `Positions`)
             ((gram << 1) | ((gram & ends) << 2)) & token if gram and token else 0
             for gram, token in zip(grams, positions[offset:])
         ]
@@ -109,8 +109,8 @@ def clipped(counts: Counter, within: int = -1) -> int:
     """Return the clipped number of matches, sum over n-grams of min(count in prediction, count in reference).
 
     Args:
-        counts: counts in the prediction by n-gram, i.e. bit mask of its positions in the reference; from `ngram_ends`.
-        within: bit mask of the positions that count in the reference; all by default (-1 has all bits).
+        counts: from `ngram_ends`: count in the prediction of each n-gram, a bit mask of its positions in the reference.
+        within: positions in the reference that count, such as those of `union_lcs`; all by default (-1 has all bits).
     """
     hits = 0
     for mask, times in counts.items():
@@ -120,7 +120,7 @@ def clipped(counts: Counter, within: int = -1) -> int:
 
 
 def union_lcs(positions: Iterable[Sequence[int | None]], fields: Sequence[int]) -> int:
-    """Return positions in the longest common subsequence of any predicted and any reference sentence, as a bit mask.
+    """Return the positions in the reference of longest common subsequences with any predicted sentence, as a bit mask.
 
     All sentences of the reference are computed at once, in one bit vector (`lcs_length`) with a field for each. Of
     several longest subsequences it uses the one of ROUGE-1.5.5 and `rouge-score` (`_backtrace`).
@@ -145,8 +145,8 @@ def union_lcs(positions: Iterable[Sequence[int | None]], fields: Sequence[int]) 
         stops = None  # where the backtrace stops, computed once for a sentence that needs it
         for field in fields:
             subsequence = matched & field
-            # The length of the subsequence is the number of zero bits in `column`. If it equals the number of matching
-            # positions, the subsequence has all of them; otherwise a backtrace finds which ones.
+            # The length of the subsequence is the number of zero bits of the field in `column`. If it equals the number
+            # of matching positions, the subsequence has all of them; otherwise a backtrace finds which ones.
             if subsequence and (field & ~column).bit_count() < subsequence.bit_count():
                 stops = stops or _stops(masks, columns)
                 subsequence = _backtrace(stops, field)
@@ -155,10 +155,10 @@ def union_lcs(positions: Iterable[Sequence[int | None]], fields: Sequence[int]) 
 
 
 def _stops(masks: Sequence[int | None], columns: list[int]) -> list[tuple[int, int]]:
-    """Return (matches, stops) as bit masks, for each token of a prediction that is in the reference, from the last.
+    """Return (matches, stops), bit masks of positions, for each predicted token in the reference, from the last.
 
-    `_backtrace` stops where the token matches or, by the `columns` of `union_lcs`, the subsequence gets longer. After
-    tokens that are not in the reference it only stops where it gets longer, like the backtrace of ROUGE-1.5.5.
+    `_backtrace` stops where the token matches or, by the `columns` of `union_lcs`, the subsequence gets longer. If the
+    next predicted token is not in the reference, only the latter counts, as in the backtrace of ROUGE-1.5.5.
     """
     stops = []
     skipped_token = False  # whether the token after the current one is not in the reference
@@ -174,14 +174,14 @@ def _stops(masks: Sequence[int | None], columns: list[int]) -> list[tuple[int, i
 def _backtrace(stops: list[tuple[int, int]], field: int) -> int:
     """Return one longest common subsequence with a reference sentence, as a bit mask of positions in the reference.
 
-    `stops` are those of `_stops`, for each predicted token from the last; `field` has the bits of the sentence.
+    `stops` are (matches, positions to stop at) by `_stops`, from the last predicted token; `field` is the sentence.
     """
     remaining, subsequence = field, 0
     for matches, stop_positions in stops:
         candidates = stop_positions & remaining
         if not candidates:
             break
-        highest = 1 << (candidates.bit_length() - 1)
+        highest = 1 << (candidates.bit_length() - 1)  # the last position to stop at
         if matches & highest:
             subsequence |= highest
             remaining = (highest - 1) & field  # positions before it
@@ -191,10 +191,10 @@ def _backtrace(stops: list[tuple[int, int]], field: int) -> int:
 
 
 def count(variants: Sequence[str], prediction: list[list[int]], reference: list[list[int]]) -> dict[str, Counts]:
-    """Return the counts of each variant ("rouge1", ..., "rougeL", "rougeLsum") for two texts, as encoded sentences.
+    """Return the counts of each variant ("rouge1", ..., "rougeL", "rougeLsum") for two texts, as sentences of integers.
 
-    A hit of ROUGE-Lsum is a position of the union (`union_lcs`), but no token has more hits than occurrences in the
-    prediction (Lin 2004, section 3.2, as ROUGE-1.5.5 does it).
+    A hit of ROUGE-Lsum is a position of the union (`union_lcs`), but no word has more hits than it has occurrences in
+    the prediction (Lin 2004, section 3.2, as ROUGE-1.5.5 does it).
     """
     tokens = list(chain.from_iterable(prediction))
     reference_tokens = list(chain.from_iterable(reference))

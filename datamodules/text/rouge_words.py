@@ -49,7 +49,7 @@ class Vocabulary(dict):
         letters = word if isinstance(word, str) else word.decode("ascii")  # `split` only returns bytes of ASCII words
         stem = self.stem(letters) if self.stem and len(letters) > 3 else letters
         number = self._numbers.get(stem)
-        if number is None:
+        if number is None:  # no word with this stem yet
             number = self._numbers[stem] = next(self._fresh)  # the next integer
         self[word] = number
         return number
@@ -85,7 +85,7 @@ def vocabulary(stem: bool | str = True, language: str = "en", wordnet: str | Non
     Raises:
         ValueError: for an unknown stemmer, one of another language, or a WordNet folder without exception lists.
     """
-    name = {True: "porter", False: "none"}.get(stem, stem)
+    name = {True: "porter", False: "none"}.get(stem, stem)  # names stay
     if name not in STEMMERS:
         raise ValueError(f"unknown ROUGE stemmer {stem!r}; take True, False or one of {', '.join(STEMMERS)}")
     if name == "perl" and not language_of(language).is_english:
@@ -97,10 +97,10 @@ def vocabulary(stem: bool | str = True, language: str = "en", wordnet: str | Non
 
 @cache
 def _vocabulary(stemmer: str, language: str, wordnet: str | None) -> Vocabulary:
-    """Return `vocabulary` for arguments that it has checked; its description is part of the signature of ROUGE."""
-    words = language_of(language)  # a `Language`; its `words` splits a text, like `_latin`
+    """Return the vocabulary for arguments that `vocabulary` has checked; its description is in ROUGE's signature."""
+    words = language_of(language)  # a `Language`, whose method `words` splits a text, as `_latin` does
     if not words.is_english:
-        stem = words.stem if stemmer == "porter" else None
+        stem = words.stem if stemmer == "porter" else None  # the Snowball stemmer, if there is one
         return Vocabulary(words.words, stem, f"stem:{'snowball' if stem else 'none'}|tok:{language}", language)
     if stemmer == "perl":
         bases = read_exceptions(wordnet)
@@ -147,5 +147,5 @@ def read_exceptions(folder: str | None = None) -> dict[str, str]:
         raise ValueError(f"{folder} has no WordNet exception list (noun.exc, verb.exc, ...)")
     problem = "no WordNet exception list found: the stems of irregular words differ from ROUGE-1.5.5's"
     remedy = "install the Debian package wordnet-base or give the folder with noun.exc, verb.exc, ..."
-    warnings.warn(f"{problem}; {remedy}", stacklevel=5)  # the caller of `rouge_scores`
+    warnings.warn(f"{problem}; {remedy}", stacklevel=5)  # located at the call of `rouge_scores`
     return {}

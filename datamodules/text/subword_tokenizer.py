@@ -36,7 +36,7 @@ class SubwordTokenizer:
     sentence: int | None = None  # of sentences
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        for names in self.symbols:  # of <s>, <pad> and </s>, and what BERT calls them
+        for names in self.symbols:  # <s>, <pad> and </s>, or what BERT calls them
             ids = [tokenizer.token_to_id(symbol) for symbol in names]
             if None not in ids:
                 break
@@ -44,7 +44,7 @@ class SubwordTokenizer:
             missing = next(symbol for symbol in SPECIALS if tokenizer.token_to_id(symbol) is None)
             raise UserError(f"the tokenizer has no {missing}; give one like that of BART, LED or BERT")
         self.start, self.pad, self.stop = ids
-        self.paragraph, self.sentence = map(tokenizer.token_to_id, (PARAGRAPH, SENTENCE))  # None if it lacks them
+        self.paragraph, self.sentence = map(tokenizer.token_to_id, (PARAGRAPH, SENTENCE))  # separators, or None
         self._set_backend(tokenizer)
 
     def _set_backend(self, tokenizer: Tokenizer) -> None:
@@ -68,22 +68,22 @@ class SubwordTokenizer:
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
-        # No post-processor: it trims spaces from offsets, but RSTformer aligns even tokens of spaces inside an EDU.
+        # No post-processor, which would trim spaces from offsets: RSTformer aligns even tokens of spaces within an EDU.
         alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())  # in the same order in every process
         trainer = trainers.BpeTrainer(
             vocab_size=size, min_frequency=2, special_tokens=specials, initial_alphabet=alphabet, show_progress=False
         )
-        tokenizer.train_from_iterator(map(encodable, texts), trainer)  # the library raises on lone surrogates
+        tokenizer.train_from_iterator(map(encodable, texts), trainer)  # replaces lone surrogates, an error to it
         return cls(tokenizer)
 
     @classmethod
     def of_checkpoint(cls, name: str) -> Self:
         """Load the tokenizer of a pretrained model: a Hugging Face name (downloaded if needed), a folder, or `minilm`.
 
-        The separators of a class that has them get new ids at the end, for which the model has no embeddings yet.
+        If the class has `separators`, <p> and <q> get new ids at the end, for which the model has no embeddings yet.
 
         Raises:
-            UserError: if it provides no offsets or lacks a special symbol.
+            UserError: if the tokenizer provides no offsets or lacks a special symbol.
         """
         backend = pretrained_tokenizer(name).backend_tokenizer
         if cls.separators:
@@ -133,7 +133,7 @@ class SubwordTokenizer:
             raise UserError(f"{path}: no such file; give --data.tokenizer_dir a folder with a {cls.file_name}")
         try:
             text = path.read_text(encoding="utf-8-sig")  # with or without a byte order mark
-            load_json(text)  # refuses a text that is nested too deeply
+            load_json(text)  # raises if the text is nested too deeply to parse
             return cls(Tokenizer.from_str(text))
         except UserError:  # of the constructor
             raise
@@ -169,20 +169,20 @@ class EncoderTokenizer(SubwordTokenizer):
         tokens, starts, owners = [], [], []
         num_sentences = 0
         for number, sentence in enumerate(sentences):
-            wrapped = self.wrapped(self(sentence)[0], piece)  # ids of its pieces, with special symbols
+            wrapped = self.wrapped(self(sentence)[0], piece)  # ids of each piece, with special symbols; [1] are offsets
             total = len(tokens) + sum(map(len, wrapped))
             if max_tokens is not None and number > 0 and total > max_tokens:
                 break
             for ids in wrapped:
                 starts.append(len(tokens))
-                owners.append(number)
+                owners.append(number)  # sentence of the piece
                 tokens += ids
             num_sentences += 1
         return Pieces(tokens, starts, owners, num_sentences)
 
 
 def by_token(length: int, starts: Sequence[int], owners: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return, by token, its sentence index (`owners` by piece), and 1 for the first token of a piece; see `Pieces`."""
+    """Return for `length` tokens the sentence of each (`owners` by piece), and 1 if it begins a piece; see `Pieces`."""
     sentence_of_token: list[int] = []
     for sentence, start, end in zip(owners, starts, [*starts[1:], length]):  # a piece ends where the next one starts
         sentence_of_token += [sentence] * (end - start)
@@ -213,7 +213,7 @@ class MaskingTokenizer(SubwordTokenizer):
         self.pad, self.stop = pad, stop
         self.start = pad if start is None else start  # PEGASUS and T5 have no <s>
         self.opening = [] if start is None else [start]
-        masks = (tokenizer.token_to_id(name) for name in MASKS)
+        masks = (tokenizer.token_to_id(name) for name in MASKS)  # of PEGASUS, BART and T5
         self.mask = next((mask for mask in masks if mask is not None), None)  # the first that the tokenizer has
         self._set_backend(tokenizer)
 
@@ -222,9 +222,9 @@ class MaskingTokenizer(SubwordTokenizer):
         """Train a byte-level BPE as in `SubwordTokenizer`, with <mask> as the last of at most `size` tokens.
 
         Raises:
-            ValueError: if `size` is too small for all bytes.
+            ValueError: if `size` is too small for all bytes, special symbols and the mask.
         """
-        if size <= SMALLEST:  # the smallest vocabulary without the mask
+        if size <= SMALLEST:  # the size with bytes and special symbols, but without the mask
             needed = f"it needs at least {SMALLEST + 1}, for bytes, special symbols and the mask"
             raise ValueError(f"a vocabulary of {size}: {needed}")
         tokenizer = SubwordTokenizer.build(texts, size - 1).backend
