@@ -52,12 +52,12 @@ class Inventory:
             TreebankError: if the relation is unknown.
         """
         name = relation.lower()
-        while name not in self.classes:
+        while name not in self.classes:  # removes suffixes, which do not affect the class
             suffix = next((suffix for suffix in self.suffixes if name.endswith(suffix)), None)
             if suffix is None:
                 choices = "choose that of its treebank (--model.inventory gum, rst_dt, or a list of names)"
                 raise TreebankError(f"the relation {relation!r} is not in the inventory {self.name}; {choices}")
-            name = name.removesuffix(suffix)  # such as `-e`; a relation may have several
+            name = name.removesuffix(suffix)  # such as `-e` for embedded; a relation may have several
         return self.classes[name]
 
 
@@ -79,7 +79,7 @@ INVENTORIES = {"gum": GUM, "rst_dt": RST_DT}
 def inventory_of(choice: Sequence[str] | Mapping[str, Sequence[str]] | str) -> Inventory:
     """Return the inventory named `gum` or `rst_dt`, or one for the relations of another treebank.
 
-    Those are a list of classes, or a mapping from each class to its fine relations; their letter case is ignored.
+    The latter are a list of classes, or a mapping from each class to its fine relations; letter case is ignored.
 
     Raises:
         ValueError: if the name is unknown, or relations are missing, reserved, or in two classes.
@@ -114,7 +114,7 @@ GUM_COUNTS = {
 def coarsened(
     documents: Iterable[TreebankDocument], inventory: Inventory = GUM, where: str = ""
 ) -> list[TreebankDocument]:
-    """Return documents in whose trees each relation is replaced by its class; documents without a tree stay the same.
+    """Return documents whose trees have the coarse class of each relation; documents without a tree stay the same.
 
     Raises:
         TreebankError: if a relation is unknown; the message names `where` (a file), the document and the node's EDUs.
@@ -131,7 +131,7 @@ def coarsened(
 def _check_relations(document: TreebankDocument, inventory: Inventory, where: str) -> None:
     """Raise a TreebankError that names the first relation without a class; `where` is a file, or empty if unknown."""
     for node in document.tree.nodes:
-        for relation in sorted(set(node.relations) - {SPAN}):
+        for relation in sorted(set(node.relations) - {SPAN}):  # `SPAN` marks a single nucleus, without a class
             try:
                 inventory.class_of(relation)
             except TreebankError as error:

@@ -49,7 +49,7 @@ class Shard(NamedTuple):
     documents: dict[str, Entry]
 
     def read(self, key: str) -> DiscourseParse:
-        """Read one document; its tensors are a private memory map, which loads only the pages that are accessed.
+        """Read one document; its tensors are a memory map, which loads pages on access and keeps changes private.
 
         Raises:
             OSError, RuntimeError: if the file was removed or truncated.
@@ -57,7 +57,7 @@ class Shard(NamedTuple):
         entry = self.documents[key]
         mapped = torch.from_file(str(self.path), shared=False, size=self.size, dtype=torch.uint8)
         tensors = {}
-        for field, (dtype, shape, first_byte) in entry.tensors.items():  # aligned: larger item sizes come first
+        for field, (dtype, shape, first_byte) in entry.tensors.items():  # aligned, as `save` sorts by item size
             num_bytes = torch.Size(shape).numel() * dtype.itemsize
             tensors[field] = mapped[first_byte : first_byte + num_bytes].view(dtype).view(shape)
         return DiscourseParse(entry.id, entry.text_digest, relations=entry.relations, rows=entry.rows, **tensors)
@@ -68,13 +68,13 @@ class Shard(NamedTuple):
 
 
 def write_shard(folder: Path, rank: int, parses: dict[str, DiscourseParse]) -> Path:
-    """Write parses by key as one shard, atomically; return its path, with the digest of the header in the name.
+    """Write parses by key as one shard of a rank, atomically; return its path, with the header's digest in the name.
 
     Raises:
         UserError: if it cannot be written.
     """
     content = _content(parses)
-    digest = xxhash.xxh3_128(content[: _header_end(content)]).hexdigest()  # the header has those of tensors
+    digest = xxhash.xxh3_128(content[: _header_end(content)]).hexdigest()  # the header has digests of tensors
     # The random part separates shards that several processes of one rank, in different runs, write at once.
     path = folder / f"parses-{rank:05d}-{uuid4().hex[:12]}-{digest}.safetensors"
     try:
@@ -86,9 +86,9 @@ def write_shard(folder: Path, rank: int, parses: dict[str, DiscourseParse]) -> P
 
 def _content(parses: dict[str, DiscourseParse]) -> bytes:
     """Return the bytes of a shard: tensors such as `0.ldd` (LDD of document 0), and a JSON manifest in the header."""
-    inventories = list(dict.fromkeys(parse.relations for parse in parses.values()))  # each once, usually only one
+    inventories = list(dict.fromkeys(parse.relations for parse in parses.values()))  # distinct relation names
     tensors: dict[str, Tensor] = {}
-    documents: dict[str, list] = {}  # by key: prefix of its tensors, and fields of `Entry` (see `rows` there)
+    documents: dict[str, list] = {}  # by cache key: the number in names of its tensors, then fields of `Entry`
     for number, (key, parse) in enumerate(parses.items()):
         fields = {field: getattr(parse, field).contiguous() for field in _FIELDS}
         tensors |= {f"{number}.{field}": tensor for field, tensor in fields.items()}
@@ -137,10 +137,10 @@ def read_header(path: Path) -> Shard:
     tensor_ends = [tensor["data_offsets"][1] for tensor in header.values()]  # counted from the end of the header
     if end + max(tensor_ends, default=0) != size:
         raise BrokenShard("truncated, or longer than written")
-    inventories = [tuple(names) for names in manifest["relations"]]  # relation labels of the parsers
+    inventories = [tuple(names) for names in manifest["relations"]]  # distinct lists of relation names of parsers
     documents = {}
     for key, (number, id, text_digest, inventory, rows, digest) in manifest["documents"].items():  # see `_content`
-        tensors = {}
+        tensors = {}  # field -> type, shape, first byte in the file
         for field in _FIELDS:
             tensor = header[f"{number}.{field}"]
             tensors[field] = (_DTYPES[tensor["dtype"]], tuple(tensor["shape"]), end + tensor["data_offsets"][0])
@@ -155,7 +155,7 @@ def durable_write(path: Path, content: bytes) -> None:
     After a crash or power failure, the file is complete or absent. Temporary files of killed writers are removed.
     """
     temporary = path.with_name(f"{WRITING}{uuid4().hex}")
-    with builders_lock(path.parent, WRITING):  # on entry removes leftover temporary files, if nobody else holds it
+    with builders_lock(path.parent, WRITING):  # first removes files of killed writers, if no other process writes
         try:
             with temporary.open("xb") as file:
                 file.write(content)

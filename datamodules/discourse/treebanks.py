@@ -57,7 +57,7 @@ def _document(record: Any, where: str) -> TreebankDocument:
         tree = None if nested is None else Tree.from_nested(nested)
     except TreeError as error:
         raise TreebankError(f"{location}: not a tree: {error}; fix or leave out this record") from error
-    offsets = {name: _offsets(record, name, location) for name in ("edus", "sentences", "paragraphs")}
+    offsets = {name: _offsets(record, name, location) for name in ("edus", "sentences", "paragraphs")}  # (start, end)
     genre, licence = (str(record.get(field) or "") for field in ("genre", "license"))  # "" if missing or null
     document = TreebankDocument(record["id"], record["text"], **offsets, tree=tree, genre=genre, licence=licence)
     return validate_document(document, where)
@@ -78,7 +78,7 @@ READERS |= {".dis": dis.read, ".conllu": conllu.read}
 
 
 def read_treebank(path: str | Path, language: str = "en") -> list[TreebankDocument]:
-    """Read the documents of a treebank file, or of all treebank files in a folder and its subfolders, sorted by name.
+    """Read the documents of a treebank file, or of all treebank files in a folder and its subfolders, sorted by path.
 
     Args:
         path: `.jsonl` or `.json` (see `read_json_lines`), `.rs3`, `.rs4`, `.dis` or `.conllu`; each also with `.gz`.
@@ -111,6 +111,7 @@ def _reader(file: Path) -> Reader | None:
 
 
 def _read_file(file: Path) -> list[TreebankDocument]:
+    """Read the documents of a file; TreebankError if it is no treebank, cannot be read, or a record is invalid."""
     reader = _reader(file)
     if reader is None:
         raise TreebankError(f"{file}: not a treebank; known are {', '.join(READERS)}, also with .gz")

@@ -128,7 +128,7 @@ class Tree:
     def from_spans(cls, spans: Iterable[Span], size: int) -> "Tree":
         """Build the binary tree over `size` EDUs from its nodes (see `Span`) in any order, or raise a TreeError."""
         nodes = []
-        for start, split, end, nuclearity, relation in spans:
+        for start, split, end, nuclearity, relation in spans:  # `split` is the last EDU of the left child
             if nuclearity == "NN":
                 nodes.append(multinuclear((start, split + 1), end, relation))  # first EDUs of the left and right child
             elif nuclearity in ("NS", "SN"):
@@ -138,8 +138,7 @@ class Tree:
         return cls(size, tuple(nodes))
 
     def binary(self) -> "Tree":
-        """Return the binary tree.
-
+        """Return the tree with two children at each node.
         Several nuclei branch to the right, with the same relation: A B C becomes A (B C), as usual for RST-DT and in
         the binary trees of GUM. Several satellites of a nucleus are attached from the nearest to the farthest, first
         those after the nucleus, then those before it: S N S becomes S (N S), N S T becomes (N S) T.
@@ -165,7 +164,7 @@ class Tree:
         """
         subtrees: dict[tuple[int, int], list | int] = {}  # by first and last EDU
         for node in reversed(self.nodes):  # children before their parent
-            nuclearity, relation = node.nuclearity, node.relation  # relation of the first satellite or else nucleus
+            nuclearity, relation = node.nuclearity, node.relation  # of the first satellite, or else first nucleus
             only_nuclei = "S" not in nuclearity
             if only_nuclei and len(set(node.relations)) == 1:
                 nuclearity = "NN"
@@ -184,7 +183,7 @@ class Tree:
         """
         next_edu = 0  # number of EDUs that have been read
         nodes: list[Node] = []
-        pending: list = [nested]  # a stack instead of recursion, since trees can be deeper than Python's limit
+        pending: list = [nested]  # a stack instead of recursion, whose depth Python limits
         opened: list[tuple[list, list[int]]] = []  # per open node: [nuclearity, relation], first EDUs of its children
         while pending:
             item = pending.pop()
@@ -193,7 +192,7 @@ class Tree:
                 nodes.append(_node_of(label, tuple(starts), next_edu - 1))  # it ends with the EDU read last
                 continue
             if opened:
-                opened[-1][1].append(next_edu)
+                opened[-1][1].append(next_edu)  # the item is a child, and begins with this EDU
             if isinstance(item, list) and len(item) >= 4:  # nuclearity, relation and at least two children
                 opened.append((item[:2], []))
                 pending += [_END, *reversed(item[2:])]  # the first child is popped first, `_END` after the last
@@ -228,10 +227,10 @@ def _binary_nodes(node: Node) -> list[Node]:
     nuclei = [child for child, letter in enumerate(node.nuclearity) if letter == "N"]  # indices of children
     first, last = nuclei[0], nuclei[-1]
     starts, ends = node.starts, [end for _, end in node.children]  # first and last EDU of each child
-    nodes: list[Node] = []
+    nodes: list[Node] = []  # in any order, as `Tree` sorts them
 
     def attach_right(satellite: int, nucleus: int) -> None:
-        left_end = starts[satellite] - 1  # the left child is the nucleus with all satellites attached before
+        left_end = starts[satellite] - 1  # the left child is the nucleus with the satellites attached so far
         nodes.append(mononuclear(starts[nucleus], left_end, ends[satellite], "NS", node.relations[satellite]))
 
     for nucleus, following in pairwise(nuclei):

@@ -66,7 +66,7 @@ class Cues:
 
 
 def cues(sentences: Sequence[str]) -> list[Cues]:
-    """Return the cues of each sentence of a document; in lower-cased text pairs of content words count as names."""
+    """Return the cues of each sentence of a document; in text without capitals, pairs of content words are names."""
     texts = [sentence.replace("’", "'") for sentence in sentences]
     words = [WORD.findall(text) for text in texts]  # of each sentence
     verbs = []  # for each word of each sentence, the stem of a verb, or None
@@ -84,14 +84,14 @@ def _cues(words: list[str], verbs: list[str | None], entities: frozenset[str]) -
     sizes = range(1, LONGEST_MARKER + 1)  # words of a discourse marker at the beginning of the sentence
     marker_length = max((size for size in sizes if tuple(words[:size]) in MARKERS), default=0)  # of the longest
     first = words[marker_length] if marker_length < len(words) else ""  # first word after the marker
-    words, remaining_verbs = words[marker_length:], verbs[marker_length:]
+    words, remaining_verbs = words[marker_length:], verbs[marker_length:]  # after the marker
     return Cues(
         marker=marker_length > 0,
         pronoun=first in PRONOUNS or first in DEMONSTRATIVES,
         entities=entities,
         verbs=frozenset(verb for verb in verbs if verb is not None),
-        definite=frozenset(_nouns_after(words, remaining_verbs, DEFINITE)),
-        indefinite=frozenset(_nouns_after(words, remaining_verbs, INDEFINITE)),
+        definite=frozenset(_nouns_after(words, remaining_verbs, DEFINITE)),  # nouns after "the", "this", ...
+        indefinite=frozenset(_nouns_after(words, remaining_verbs, INDEFINITE)),  # nouns after "a", "another", ...
     )
 
 
@@ -99,7 +99,7 @@ _RUN = re.compile(rf"(?:{WORD.pattern})(?:[ -](?:{WORD.pattern}))*")  # words wi
 
 
 def _cased_names(sentences: Sequence[str]) -> list[frozenset[str]]:
-    """Return the names in each sentence: runs of capitalized words, and the last word of each, in lower case.
+    """Return the names in each sentence: runs of capitalized words, and the last word of each run, in lower case.
 
     "Marie Curie" gives "marie curie" and "curie". A single capitalized word at the beginning of a sentence is a name if
     it is capitalized within another sentence, too.
@@ -107,7 +107,7 @@ def _cased_names(sentences: Sequence[str]) -> list[frozenset[str]]:
     runs = [_capitalized_runs(sentence) for sentence in sentences]
     inside: set[str] = set()  # words that are capitalized within a sentence
     for begins_sentence, run in chain.from_iterable(runs):
-        inside.update(run[1:] if begins_sentence else run)
+        inside.update(run[1:] if begins_sentence else run)  # the first word of a sentence is capitalized in any case
     names = []
     for sentence_runs in runs:
         name_runs = [run for begins, run in sentence_runs if not begins or len(run) > 1 or run[0] in inside]
@@ -116,7 +116,7 @@ def _cased_names(sentences: Sequence[str]) -> list[frozenset[str]]:
 
 
 def _capitalized_runs(sentence: str) -> list[tuple[bool, list[str]]]:
-    """Return (whether it begins the sentence, words) for each run of capitalized content words."""
+    """Return (whether it begins the sentence, words) for each run of capitalized content words, such as a name."""
     runs: list[tuple[bool, list[str]]] = []
     for phrase in _RUN.finditer(sentence):  # words without punctuation between them, which ends a run
         begins_sentence = not sentence[: phrase.start()].strip("\"'`“‘( ")  # only quotes and brackets before it
@@ -150,20 +150,20 @@ def verb_of(previous: str, word: str) -> str | None:
     The preceding word is empty at the beginning of a sentence; words capitalized inside a sentence are not verbs.
     """
     lower, previous = word.lower(), previous.lower()
-    is_name = previous and word[0].isupper()
+    is_name = previous and word[0].isupper()  # unless it begins the sentence
     if is_name or lower in STOP_WORDS or lower in _NOT_VERBS or not word.isalpha():
         return None
     if lower in _IRREGULAR:
         return stem(_IRREGULAR[lower])
     is_participle = len(lower) > 4 and lower.endswith(("ed", "ing"))  # shorter words, such as "bed" and "king", are not
     is_adjective = previous in DEFINITE  # "the wounded"
-    return stem(lower) if (is_participle and not is_adjective) or previous in _BEFORE_VERBS else None
+    return stem(lower) if (is_participle and not is_adjective) or previous in _BEFORE_VERBS else None  # such as "to"
 
 
 def _nouns_after(words: Sequence[str], verbs: Sequence[str | None], determiners: frozenset[str]) -> list[str]:
     """Return the last of up to three content words that follow a determiner, before a verb ("the old *mill* burnt").
 
-    `verbs` has the stem of each word that is a verb, and None for each other word.
+    `verbs` has the stem of each verb, and None for each other word. A noun in -s comes with the word before it.
     """
     nouns = []
     for index, word in enumerate(words):
@@ -171,11 +171,11 @@ def _nouns_after(words: Sequence[str], verbs: Sequence[str | None], determiners:
             continue
         phrase: list[str] = []
         for candidate, verb in zip(words[index + 1 : index + 4], verbs[index + 1 : index + 4]):
-            is_verb = verb is not None and phrase  # not directly after a determiner: "the accused"
+            is_verb = verb is not None and phrase  # directly after a determiner it is a noun: "the accused"
             if not _content(candidate) or not candidate.isalpha() or is_verb:
                 break
             phrase.append(candidate)
-        # a word that ends in -s may be a verb ("the otter swims"), so the preceding word is returned as well
+        # the word in -s may be a verb ("the otter swims"), and the word before it the noun
         nouns += phrase[-2:] if phrase and phrase[-1].endswith("s") else phrase[-1:]
     return nouns
 
@@ -188,7 +188,7 @@ def deverbal(noun: str, verb: str) -> bool:
     """
     if stem(noun) == verb:
         return True
-    for suffix in _DEVERBAL:
+    for suffix in _DEVERBAL:  # longest first; only the first that fits is tried
         if noun.endswith(suffix) and len(noun) - len(suffix) >= _MIN_SHARED:
             base = noun.removesuffix(suffix)
             short, long = sorted((base, verb), key=len)

@@ -64,25 +64,25 @@ class Discourse(ParagraphGraph):
         return np.divide(counts, divisor, out=np.zeros_like(counts), where=divisor > 0)
 
     def relations(self, paragraphs: Paragraphs) -> NDArray:
-        """Return the number of relations between the sentences of paragraphs i and j, [L, L], symmetric."""
+        """Return the number of relations between sentences of paragraphs i and j, [L, L], symmetric; S sentences."""
         sentences = [sentence for text in paragraphs.texts for sentence in text]
         owner = np.repeat(np.arange(len(paragraphs)), [len(text) for text in paragraphs.texts])  # paragraph index, [S]
         member = np.eye(len(paragraphs))[owner]  # one-hot, [S, L]
-        pairs = self._pairs(paragraphs, cues(sentences), owner)  # [S, S]
+        pairs = self._pairs(paragraphs, cues(sentences), owner)  # relations of sentence i with earlier j, [S, S]
         one_direction = member.T @ pairs @ member
         return one_direction + one_direction.T
 
     def _pairs(self, paragraphs: Paragraphs, sentence_cues: list[Cues], owner: NDArray) -> NDArray:
-        """Return the number of cues that relate sentences i and j < i, for each cue of the class docstring, [S, S]."""
+        """Return how many cues (of `use`) relate sentence i to j < i, [S, S]; `owner` has their paragraphs, [S]."""
         size = len(sentence_cues)
-        # source document of each sentence, [S]
+        # source document of each sentence, 0 if there is only one, [S]
         source = np.array(paragraphs.parts)[owner] if paragraphs.separate else np.zeros(size, dtype=int)
         same_source = source[:, None] == source  # [S, S]
         earlier = np.tri(size, k=-1, dtype=bool)  # j < i
         follows = np.zeros((size, size), dtype=bool)  # j = i - 1, in the same source document without a gap
         for i in range(1, size):
             same_paragraph = owner[i] == owner[i - 1]
-            follows[i, i - 1] = same_paragraph or paragraphs.follows(owner[i])
+            follows[i, i - 1] = same_paragraph or paragraphs.follows(owner[i])  # its paragraph follows that of i - 1
         marker = np.array([[cue.marker] for cue in sentence_cues], dtype=bool).reshape(size, 1)  # also if size is 0
         pronoun = np.array([[cue.pronoun] for cue in sentence_cues], dtype=bool).reshape(size, 1)
         # whether i contains "the X" and j "a X", [S, S]
@@ -101,7 +101,7 @@ class Discourse(ParagraphGraph):
 def _share_item(sets: Sequence[Iterable[Hashable]], other_sets: Sequence[Iterable[Hashable]] | None = None) -> NDArray:
     """Return whether `sets[i]` and `other_sets[j]` (by default `sets[j]`) have a common item, bool [S, S]."""
     distinct = dict.fromkeys(item for items in sets for item in items)
-    columns = {item: column for column, item in enumerate(distinct)}
+    columns = {item: column for column, item in enumerate(distinct)}  # without items that only `other_sets` has
 
     def indicators(item_sets: Sequence[Iterable[Hashable]]) -> NDArray:
         table = np.zeros((len(item_sets), len(columns)))  # 1 if the set has the item
@@ -116,13 +116,13 @@ def _share_item(sets: Sequence[Iterable[Hashable]], other_sets: Sequence[Iterabl
 def _has_deverbal_noun(sentence_cues: Sequence[Cues]) -> NDArray:
     """Return whether sentence i has a definite noun derived from a verb of sentence j, bool [S, S]."""
     verbs = {verb for cue in sentence_cues for verb in cue.verbs}
-    nouns = {noun for cue in sentence_cues for noun in cue.definite}
+    nouns = {noun for cue in sentence_cues for noun in cue.definite}  # below, `bases` has the verbs of each noun
     # Derived nouns share the first four letters with their verbs, so only verbs with the same prefix are compared.
     by_prefix: dict[str, list[str]] = {}
     for verb in verbs:
         by_prefix.setdefault(verb[:4], []).append(verb)
     bases = {noun: {verb for verb in by_prefix.get(noun[:4], ()) if deverbal(noun, verb)} for noun in nouns}
-    base_verbs = [frozenset().union(*(bases[noun] for noun in cue.definite)) for cue in sentence_cues]
+    base_verbs = [frozenset().union(*(bases[noun] for noun in cue.definite)) for cue in sentence_cues]  # by sentence
     return _share_item(base_verbs, [cue.verbs for cue in sentence_cues])  # i: bases of its nouns; j: its verbs
 
 

@@ -64,7 +64,7 @@ class ParagraphGraph(ABC):
 
         Raises:
             UserError: if the shape is wrong, a weight is outside [0, 1], or a graph that is declared symmetric is not;
-                the message has the `source` of the weights and the id of the document.
+                the message says where the weights come from (`source`) and the id of the document.
         """
         return _validated(self.weights(paragraphs), paragraphs, self.source(paragraphs), self.symmetric)
 
@@ -75,7 +75,7 @@ class ParagraphGraph(ABC):
 
 def _validated(weights: Any, paragraphs: Paragraphs, source: str, symmetric: bool) -> Weights:
     """Return weights as float32 [L, L], clipped to [0, 1], with 1 on the diagonal; raise UserError if invalid."""
-    where = f"{source}: document {paragraphs.id!r}"
+    where = f"{source}: document {paragraphs.id!r}"  # `source` is the class of the graph, or file and line
     size = len(paragraphs)
     try:
         graph = np.array(weights, dtype=np.float64)
@@ -85,7 +85,7 @@ def _validated(weights: Any, paragraphs: Paragraphs, source: str, symmetric: boo
         shape = " x ".join(map(str, graph.shape)) or "a single number"
         remedy = f"give one row and one column for each of its {size} paragraphs after truncation"
         raise UserError(f"{where}: its graph is {shape}, not {size} x {size}; {remedy}")
-    np.fill_diagonal(graph, 1)
+    np.fill_diagonal(graph, 1)  # before the checks, since weights on the diagonal are ignored
     invalid = np.argwhere(~((graph >= -_TOLERANCE) & (graph <= 1 + _TOLERANCE)))  # this form also rejects NaN
     if len(invalid):
         i, j = invalid[0]

@@ -89,7 +89,7 @@ class ParagraphRule:
         first_sentence = 0  # of the current part
         for number, part in enumerate(document.parts):
             groups = [(first_sentence + start, first_sentence + end) for start, end in self._groups(part)]
-            if not groups:
+            if not groups:  # the part is blank
                 num_empty += 1
             spans += groups
             parts += [number] * len(groups)

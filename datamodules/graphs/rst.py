@@ -81,7 +81,7 @@ class RST(ParagraphGraph):
         request = ParseRequest.of(paragraphs.document)
         if request.empty:
             return np.zeros((len(paragraphs), len(paragraphs)))
-        parse = self.cache.get(key_of(request, self.parser), paragraphs.id)  # its EDUs have paragraphs, see `owners`
+        parse = self.cache.get(key_of(request, self.parser), paragraphs.id)  # its id is for messages
         return paragraph_means(parse, owners(parse, request, paragraphs), len(paragraphs), self.without)
 
 
@@ -91,22 +91,22 @@ def owners(parse: "DiscourseParse", request: "ParseRequest", paragraphs: Paragra
     paragraph_of_sentence = np.full(len(sentence_starts), -1)
     for paragraph, (start, end) in enumerate(paragraphs.spans):  # ranges of `Document.sentences`
         paragraph_of_sentence[start:end] = paragraph
-    # the last sentence that begins at or before the first character of the EDU; no EDU precedes the first sentence
+    # the last sentence that begins at or before the first character of the EDU, which is visible, so in a sentence
     sentence_of_edu = np.searchsorted(sentence_starts, parse.edus[:, 0].numpy(), side="right") - 1
     return paragraph_of_sentence[sentence_of_edu]
 
 
 def paragraph_means(parse: "DiscourseParse", owner: NDArray, size: int, without: Sequence[str] = ()) -> NDArray:
-    """Average the LDD of a parse over the pairs of EDUs of each two paragraphs.
+    """Average the labeled discourse distribution (LDD) of a parse over the pairs of EDUs of each two paragraphs.
 
     Args:
         owner: index of the paragraph of each EDU, -1 for none, [E], see `owners`; `size` is the number of paragraphs L.
         without: relations that the sum over relations leaves out.
 
     Returns:
-        [L, L]; entry [i, j] is the mean probability that EDUs of j are nuclei of other EDUs, of i.
+        [L, L]; entry [i, j] is the mean probability that an EDU of paragraph j is the nucleus of an EDU of paragraph i.
     """
-    is_summed = [name not in without for name in parse.relations]
+    is_summed = [name not in without for name in parse.relations]  # mask of relations
     half = parse.half_width  # b, a number of EDUs
     band = parse.band(half).numpy()[:, :, is_summed].sum(-1)  # [a, b + d] is p(a is the nucleus of a + d), [E, 2b + 1]
     nucleus = np.repeat(np.arange(parse.size)[:, None], 2 * half + 1, 1)  # EDU a of each entry, [E, 2b + 1]

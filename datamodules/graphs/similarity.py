@@ -29,7 +29,7 @@ class Similarity(ParagraphGraph):
     Args:
         scaled: divide by the largest weight between two different paragraphs of the document. Cosines of short
             paragraphs are small (0.08 on average for pairs of sentences of a news article), so that unscaled, the bias
-            -(1 - G)^2 / (2 sigma^2) is nearly the same for all pairs.
+            of attention, -(1 - G)^2 / (2 sigma^2), is nearly the same for all pairs.
     """
 
     name = "similarity"
@@ -46,7 +46,7 @@ class Similarity(ParagraphGraph):
         idf = 1 + np.log((1 + num_paragraphs) / (1 + (counts > 0).sum(0)))  # [V]
         weights = cosines(counts * idf)  # [L, L]
         if self.scaled:
-            np.fill_diagonal(weights, 0)  # the largest weight is that of two different paragraphs
+            np.fill_diagonal(weights, 0)  # excluded from the maximum
             largest = weights.max(initial=0)
             if largest > 0:  # not if no two paragraphs share a term
                 weights = weights / largest
@@ -118,16 +118,16 @@ class Topic(ParagraphGraph):
         # Number of paragraphs with each term. `dict.fromkeys` removes duplicates in the order of the text: the order of
         # a set differs between processes and would decide between terms of equal frequency.
         frequencies = Counter(term for terms in texts for term in dict.fromkeys(terms))
-        largest = max(2, len(texts) / 2)  # at least 2, so that a sample of up to three paragraphs has terms, too
+        largest = max(2, len(texts) / 2)  # of distinctive terms; at least 2 for samples of up to three texts
         common = [term for term, count in frequencies.most_common() if 1 < count <= largest]
         self._columns = {term: column for column, term in enumerate(common[: self.max_terms])}
-        self._term_weights = np.zeros((self.topics, 0), dtype=np.float32)  # if no term is in several paragraphs
+        self._term_weights = np.zeros((self.topics, 0), dtype=np.float32)  # [K, V], V = 0 if no term is known
         if self._columns:
             with_terms = [terms for terms in texts if any(term in self._columns for term in terms)]
             self._term_weights = self._learn(with_terms)
 
     def _learn(self, texts: list[list[str]]) -> NDArray:
-        """Learn topics from texts and return exp(E[log p(term | topic)]), [K, V]."""
+        """Learn topics from texts, lists of terms, and return exp(E[log p(term | topic)]), [K, V], for `mixtures`."""
         from sklearn.decomposition import LatentDirichletAllocation  # takes seconds to load
 
         model = LatentDirichletAllocation(
@@ -141,7 +141,7 @@ class Topic(ParagraphGraph):
 
         counters = [Counter(self._columns[term] for term in terms if term in self._columns) for terms in texts]
         row_bounds = np.cumsum([0, *map(len, counters)])  # entries row_bounds[n] ... row_bounds[n + 1] are of text n
-        columns = [column for counter in counters for column in sorted(counter)]
+        columns = [column for counter in counters for column in sorted(counter)]  # ascending in each row
         counts = [counter[column] for counter in counters for column in sorted(counter)]
         return csr_matrix((counts, columns, row_bounds), shape=(len(texts), len(self._columns)), dtype=np.float64)
 
@@ -158,14 +158,14 @@ class Topic(ParagraphGraph):
             problem = f"the saved graph has {state.get('topics', 'no')} topics, not {self.topics}"
             raise UserError(f"{problem}; give the settings of that run, or learn it again")
         self._columns = {term: column for column, term in enumerate(state["terms"])}
-        weights = np.frombuffer(base64.b64decode(state["likely"]), "<f4")  # the term weights, see `state`
+        weights = np.frombuffer(base64.b64decode(state["likely"]), "<f4")  # `state` calls the term weights so
         self._term_weights = weights.reshape(self.topics, len(self._columns))  # [K, V]
 
     def mixtures(self, paragraphs: Paragraphs) -> NDArray:
         """Return p(topic | paragraph), the mean of the variational Dirichlet, [L, K]; uniform without known terms.
 
         gamma_k = 1/K + sum_w n_w phi_wk  with  phi_wk ~ exp(psi(gamma_k) + E[log p(w | k)]), iterated from gamma = 1
-        (Blei et al. 2003, with the prior 1/K of scikit-learn).
+        n_w is the count of term w, psi the digamma function (Blei et al. 2003, with the prior 1/K of scikit-learn).
 
         Raises:
             UserError: if nothing was learned.
@@ -188,7 +188,7 @@ class Topic(ParagraphGraph):
 
 
 def _sample_paragraphs(train: Iterable[Paragraphs], size: int, rng: random.Random, language: str) -> list[list[str]]:
-    """Sample paragraphs uniformly (reservoir sampling, Vitter 1985, algorithm R), and return their terms."""
+    """Sample `size` paragraphs uniformly (reservoir sampling, Vitter 1985, algorithm R), and return their terms."""
     reservoir: list[list[str]] = []
     num_read = 0
     for paragraphs in train:
