@@ -66,7 +66,7 @@ class WordsData(SummarizationData):
             raise ValueError(f"data.max_source must be at least 1 and max_target 2; got {max_source}, {max_target}")
         self.vocab_size, self.max_source, self.max_target = vocab_size, max_source, max_target
         self.tokenization, self.lowercase = tokenizer, lowercase  # the attribute `tokenizer` is the vocabulary
-        self.lengths_now = (max_source, max_target)  # LengthCurriculum lowers these
+        self.lengths_now = (max_source, max_target)  # limits in `collate`, which LengthCurriculum lowers
 
     def tokenizer_settings(self) -> dict[str, Any]:
         settings = {"size": self.vocab_size, "tokenizer": self.tokenization, "lowercase": self.lowercase}
@@ -89,17 +89,17 @@ class WordsData(SummarizationData):
         parts = [[vocabulary.tokenize(sentence) for sentence in part] for part in document.parts]
         sentences = [words for part in parts for words in part]
         words = [word for sentence in sentences for word in sentence]
-        source, oov_words = vocabulary.extend(words[: self.max_source], self.vocab_size)
+        source, oov_words = vocabulary.extend(words[: self.max_source], self.vocab_size)  # ids, words without an id
         summary = [word for sentence in document.reference for word in vocabulary.tokenize(sentence)]
         target = [*vocabulary.target_ids(summary, oov_words, self.vocab_size), STOP]
         paragraph_lengths = [sum(map(len, part)) for part in parts]
-        ends = [min(end, self.max_source) for end in accumulate(paragraph_lengths, initial=0)]  # of paragraphs
+        ends = [min(end, self.max_source) for end in accumulate(paragraph_lengths, initial=0)]  # of 0 ... n paragraphs
         complete_sentences = whole_units([len(sentence) for sentence in sentences], self.max_source)  # number read
         return {
             "source": source or [UNK],
             "oov_words": oov_words,
             "target": target[: self.max_target],
-            "length": max(1, len(source)),
+            "length": max(1, len(source)),  # by which batches are sorted
             # number of words read of each paragraph; [1] for the word UNK
             "paragraphs": [end - start for start, end in pairwise(ends) if end > start] or [1],
             TRUNCATION: count_source(document, len(source), len(words), complete_sentences)  # [read, total] of each
@@ -117,12 +117,12 @@ class WordsData(SummarizationData):
         max_source, max_target = self.lengths_now  # `LengthCurriculum` may truncate more than `encode`
         sources = [row["source"][:max_source] for row in rows]
         # Words that only occur in the truncated end of a source no longer extend the vocabulary. Extended ids follow
-        # the order of appearance, so the remaining OOV words come first.
+        # the order of appearance, so the remaining OOV words come first: the largest id V + k tells their number.
         num_oov = [max(0, max(source) - self.vocab_size + 1) for source in sources]
         targets = []
         for row, n in zip(rows, num_oov):  # words that can no longer be copied from the source become UNK
             targets.append([UNK if word >= self.vocab_size + n else word for word in row["target"][:max_target]])
-        extended, lengths = self.arrange(sources, rows)  # padded; for agents, divided by `paragraphs` of the rows
+        extended, lengths = self.arrange(sources, rows)  # padded; in parts if several agents read a document
         inputs = pad([[START, *words[:-1]] for words in targets], PAD)  # the targets shifted by one word, [B, T]
         return self.batch_type(
             ids=[row["id"] for row in rows],

@@ -26,8 +26,7 @@ os.register_at_fork(after_in_child=_in_forked_worker)
 
 
 def lock_file(file: int | IO, path: Path, shared: bool = False, wait: float = 0.0) -> bool | None:
-    """Lock an open file until it is closed.
-
+    """Lock an open file, an object or a descriptor, until it is closed.
     Args:
         path: path of the file, for the warning.
         shared: whether several processes may hold the lock at the same time; otherwise it is exclusive.
@@ -48,7 +47,7 @@ def lock_file(file: int | IO, path: Path, shared: bool = False, wait: float = 0.
                 return None
         if time.monotonic() >= deadline:
             return False
-        time.sleep(0.1)  # `flock` itself has no time limit
+        time.sleep(0.1)  # then tries again, as `flock` has no time limit
 
 
 def _warn(file: int | IO, path: Path, error: OSError) -> None:
@@ -68,7 +67,7 @@ def open_lock(path: Path) -> int:
 
 
 def take_lock(path: Path, wait: float = 0.0) -> int | None:
-    """Open a lock file, lock it if its file system has locks, and return its descriptor, for `release_lock`.
+    """Open or create a lock file, lock it if its file system has locks, and return its descriptor, for `release_lock`.
 
     Return None if another process still holds the lock after `wait` seconds.
     """

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def piece_boundaries(sizes: list[int], max_tokens: int) -> list[int]:
-    """Split sentences of `sizes` tokens into pieces; return the first sentence of each, and last the number of all.
+    """Split sentences of `sizes` tokens into pieces; return each piece's first sentence, and the number of sentences.
 
     Each piece is as long as possible. A sentence of more than `max_tokens` is a piece by itself. Otherwise a piece of a
-    single sentence, which could have no gap, takes one from a neighbor with more than two, if it fits.
+    single sentence, which could have no gap, takes a sentence from a neighboring piece of more than two, if it fits.
     """
     boundaries, tokens = [0], 0
     for i, size in enumerate(sizes):
@@ -35,7 +35,7 @@ def piece_boundaries(sizes: list[int], max_tokens: int) -> list[int]:
     boundaries.append(len(sizes))
     for k in range(len(boundaries) - 1):
         start, end = boundaries[k], boundaries[k + 1]  # of piece k; the next one ends at `boundaries[k + 2]`
-        if end - start > 1:
+        if end - start > 1:  # one sentence can be a gap
             continue
         if k and start - boundaries[k - 1] > 2 and sum(sizes[start - 1 : end]) <= max_tokens:
             boundaries[k] -= 1  # the last sentence of the piece before
@@ -109,7 +109,7 @@ class GapSentenceData(PretrainedSummarizerData):
         """
         if split not in self._features:
             pieces = super().features(split)
-            self._features[split] = pieces if split == TEST else with_gaps(pieces, split)
+            self._features[split] = pieces if split == TEST else with_gaps(pieces, split)  # `test` summarizes all
         return self._features[split]
 
     def encode_all(self, documents: "datasets.Dataset", **caching: Any) -> "datasets.Dataset":
@@ -161,7 +161,7 @@ class GapSentenceData(PretrainedSummarizerData):
         gaps = [sentences[i] for i in chosen]
         target, _ = self.tokenizer(" ".join(gaps))
         features = {"id": document.id, "references": [gaps] if gaps else [], "gaps": len(gaps)}
-        return features | self.framed(source, target)
+        return features | self.framed(source, target)  # adds source, target, length and counts of truncation
 
 
 def _encode_rows(data: GapSentenceData, rows: dict[str, list]) -> dict[str, list]:
@@ -173,7 +173,7 @@ def _encode_rows(data: GapSentenceData, rows: dict[str, list]) -> dict[str, list
 
 def with_gaps(pieces: "datasets.Dataset", split: str) -> "datasets.Dataset":
     """Return the encoded pieces with a gap, and warn about the others; raise a `UserError` if no piece has one."""
-    has_gap = np.asarray(pieces["gaps"][:]) > 0
+    has_gap = np.asarray(pieces["gaps"][:]) > 0  # `gaps` is the number of gaps of a piece
     if has_gap.all():
         return pieces
     gapless = np.flatnonzero(~has_gap)

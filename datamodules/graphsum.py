@@ -61,8 +61,7 @@ class GraphTokenizer(SubwordTokenizer):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Load what `save` wrote.
-
+        """Load the tokenizer and the state of the graph that `save` wrote.
         Raises:
             UserError: if there is no tokenizer, or a file is invalid.
         """
@@ -116,7 +115,7 @@ class GraphSumData(NeedsParser, TokenizerData):
         self.vocab_size, self.checkpoint = vocab_size, checkpoint
         self.max_tokens, self.max_target = max_tokens, max_target
         self.paragraphs = paragraphs or ParagraphRule()
-        if isinstance(graph, str) and graph not in get_args(GraphName):
+        if isinstance(graph, str) and graph not in get_args(GraphName):  # checked now, as the graph is made later
             raise ValueError(f"data.graph {graph!r} is not one of {', '.join(get_args(GraphName))}; choose one")
         if graph == "rst" and parser is None:
             raise ValueError("data.graph rst needs a parser; name one with data.parser")
@@ -147,14 +146,14 @@ class GraphSumData(NeedsParser, TokenizerData):
             tokenizer = GraphTokenizer.of_checkpoint(self.checkpoint)
         else:
             texts = (text for row in train for text in (*row["parts"], *row["references"]))  # lists of sentences
-            sentences = (f" {sentence}" for text in texts for sentence in text)  # with the space of `_tokens`
+            sentences = (f" {sentence}" for text in texts for sentence in text)  # `_tokens` adds the same space
             tokenizer = GraphTokenizer.build(sentences, self.vocab_size)
         self.graph.fit(self.paragraphs(document) for document in TableDocuments(train))  # only some graphs learn
         tokenizer.graph = self.graph.state()
         return tokenizer
 
     def load_tokenizer(self, folder: Path) -> GraphTokenizer:
-        """Load the tokenizer, and set the graph to the learned state that is stored with it."""
+        """Load the tokenizer, and restore in the graph what it learned in training (such as topics)."""
         tokenizer = GraphTokenizer.load(folder)
         if tokenizer.sentence is None:  # the id of the separator of sentences: a tokenizer of another model has none
             problem = "its tokenizer has no separators <p> and <q>"
@@ -169,7 +168,7 @@ class GraphSumData(NeedsParser, TokenizerData):
     def encode(self, document: Document) -> dict[str, Any]:
         """Return the features of a document: the tokens of L paragraphs, the graph between them, and the target."""
         paragraphs = self.paragraphs(document)
-        # a pretrained encoder has no vector for the separator of paragraphs <p>
+        # after each paragraph: <p>, or the end symbol, as a pretrained encoder has no vector for <p>
         separator = self.tokenizer.paragraph if self.checkpoint is None else self.tokenizer.stop
         tokens = [self._tokens(" ".join(sentences)) for sentences in paragraphs.texts]  # (ids, offsets) by paragraph
         source = [[*ids[: self.max_tokens - 1], separator] for ids, _ in tokens]
@@ -192,9 +191,9 @@ class GraphSumData(NeedsParser, TokenizerData):
         return ids, [(start - 1, end - 1) for start, end in offsets]  # without the space
 
     def _counts(self, paragraphs: Paragraphs, tokens: list[tuple[list[int], list[tuple[int, int]]]]) -> Counts:
-        """Return [number read, total] of parts, paragraphs and so on; `tokens` are (ids, offsets) by paragraph."""
+        """Return [read, total] of parts, paragraphs, sentences, tokens; `tokens` are (ids, offsets) by paragraph."""
         parts, max_tokens = len(paragraphs.document.parts), self.max_tokens - 1  # one token is the separator
-        complete_sentences = 0
+        complete_sentences = 0  # counted in each paragraph as if it were a document
         for sentences, (_, offsets) in zip(paragraphs.texts, tokens):
             complete_sentences += sentences_read(Document("", [sentences]), offsets, max_tokens)  # the id is unused
         tokens_read = sum(min(len(ids), max_tokens) for ids, _ in tokens)
@@ -206,7 +205,7 @@ class GraphSumData(NeedsParser, TokenizerData):
         }
 
     def truncation_limits(self) -> dict[str, str]:
-        """Return the option, or another reason, that limits each count of `_counts` and of the target."""
+        """Return what limits each count in the features, an option or a condition; see `_counts` and the target."""
         paragraphs = f"data.paragraphs.max_paragraphs {self.paragraphs.max_paragraphs}, keep {self.paragraphs.keep}"
         return {
             "source_parts": "parts without words",
@@ -224,12 +223,12 @@ class GraphSumData(NeedsParser, TokenizerData):
 
     def collate(self, rows: list[dict[str, Any]]) -> GraphSumBatch:
         L = max(len(row["source"]) for row in rows)  # number of paragraphs of the longest document
-        n = max(len(paragraph) for row in rows for paragraph in row["source"])  # number of tokens of the longest one
+        n = max(len(paragraph) for row in rows for paragraph in row["source"])  # tokens of the longest paragraph
         source = torch.full((len(rows), L, n), self.tokenizer.pad)
         mask = torch.zeros(len(rows), L, n, dtype=torch.bool)
         graph = torch.zeros(len(rows), L, L)
         for b, row in enumerate(rows):
-            paragraphs = pad(row["source"], -1)  # [paragraphs, tokens]; -1 is no id, unlike the padding symbol
+            paragraphs = pad(row["source"], -1)  # [paragraphs, tokens]; -1, which is no id, marks padding
             size, width = paragraphs.shape
             real = paragraphs >= 0
             source[b, :size, :width] = paragraphs.masked_fill(~real, self.tokenizer.pad)

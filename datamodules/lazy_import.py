@@ -8,7 +8,7 @@ MODULES: dict[str, Mapping[str, str]] = {}  # package -> class -> module that de
 
 
 def lazy_classes(package: str, modules: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any]]:
-    """Return `__all__` and `__getattr__` of a package of classes, each imported on first use from its module."""
+    """Return `__all__` and `__getattr__` of a package; `modules` has each class's module, imported on first use."""
     MODULES[package] = modules  # `precis --help` reads the source of these modules instead of importing them
 
     def get(name: str) -> Any:

@@ -123,9 +123,9 @@ class MatchSumData(EncoderData):
                 name = type(self.scorer).__name__
                 raise UserError(f"{name} gave document {document.id!r} {len(scores)} scores for its sentences")
             scores_by_id[document.id] = scores
-        with building_folder(path.parent) as building:  # others only see the complete file, and leftovers are removed
+        with building_folder(path.parent) as building:  # other processes only see the complete file, see below
             (building / path.name).write_text(json.dumps(scores_by_id), encoding="utf-8")
-            (building / path.name).replace(path)
+            (building / path.name).replace(path)  # atomic
         return scores_by_id
 
     def _for_workers(self) -> "MatchSumData":
@@ -141,7 +141,7 @@ class MatchSumData(EncoderData):
         """
         top_sentences = sorted(range(len(scores)), key=lambda index: (-scores[index], index))[: self.keep]
         choices = [list(choice) for size in self.sizes for choice in combinations(sorted(top_sentences), size)]
-        return choices or [list(range(len(scores)))]
+        return choices or [list(range(len(scores)))]  # the latter with too few sentences for any size
 
     def encode(self, document: Document) -> dict[str, Any]:
         """Return the features of a document: tokens, ROUGE (`gains`) and sentences (`choices`) of its candidates."""
@@ -173,9 +173,9 @@ class MatchSumData(EncoderData):
         return self.tokenizer.wrapped(tokens, self.piece)
 
     def collate(self, rows: list[dict[str, Any]]) -> MatchSumBatch:
-        documents, document_of = _flat([row["document"] for row in rows])  # rows, and the document of each
+        documents, document_of = _flat([row["document"] for row in rows])  # rows of tokens, and the document of each
         counts = [len(row["candidates"]) for row in rows]
-        golds = [row["gold"] for row in rows if row["gold"]]
+        golds = [row["gold"] for row in rows if row["gold"]]  # first references, as rows of tokens
         # Texts: candidates of all documents, then the references of documents that have one; `texts` has their rows.
         texts, text_of = _flat([text for row in rows for text in row["candidates"]] + golds)
         firsts = list(accumulate(counts, initial=0))  # index of the first candidate of each document among the texts
@@ -201,11 +201,11 @@ class MatchSumData(EncoderData):
             mask=pad([[1] * count for count in counts]).bool(),
             gold=torch.tensor(gold),
             has_gold=torch.tensor(has_gold),
-            gains=pad([row["gains"] for row in rows], dtype=torch.float),
+            gains=pad([row["gains"] for row in rows], dtype=torch.float),  # ROUGE of each candidate
             prior=pad(prior, dtype=torch.float),
             choices=[row["choices"] for row in rows],
             sentences=[row["sentences"] for row in rows],
-            proposed=[row["proposed"] for row in rows],
+            proposed=[row["proposed"] for row in rows],  # scores of sentences by the scorer
         )
 
 

@@ -112,9 +112,9 @@ class ParsingData(LightningDataModule):
             raise ValueError(f"shard {shard[0]} of {shard[1]}: there are 1 to {shard[1]}")
         self.documents, self.cache, self.parser = documents, cache, parser
         self.batch_size, self.batch_characters, self.shard = batch_size, batch_characters, shard
-        self.empty: list[str] = []  # ids of documents without text
+        self.empty: list[str] = []  # ids of documents without text; this and the next four are set by `setup`
         self.repeated = 0  # number of documents with the text of another
-        self.keys: dict[str, int] = {}  # cache key of each text -> index of the document, longest first
+        self.keys: dict[str, int] = {}  # cache key of each text -> index of its first document, longest first
         self._lengths: dict[str, int] = {}  # cache key -> number of characters
         self.tokens: dict[str, int] = {}  # cache key -> number of tokens, see `count_tokens`
         self.max_batches: int | None = None  # set by an estimate of time, which parses the first batches only
@@ -133,7 +133,7 @@ class ParsingData(LightningDataModule):
             self.repeated += key in indices  # True counts as 1
             indices.setdefault(key, index)
             self._lengths[key] = len(request.text)
-            self.tokens[key] = count_tokens(request.text)
+            self.tokens[key] = count_tokens(request.text)  # words, for estimates of time
         self.keys = {key: indices[key] for key in sorted(indices, key=lambda key: -self._lengths[key])}
 
     def request(self, index: int) -> ParseRequest:
@@ -153,12 +153,12 @@ class ParsingData(LightningDataModule):
     def predict_dataloader(self) -> "Requests":
         """Return the batches of this rank: its share of the task, as far as the cache lacks it, longest first."""
         rank, ranks = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
-        task = self.task()  # cache keys, longest documents first
+        task = self.task()  # cache keys, longest documents first; also sets `_lengths`
         missing = self.cache.missing(task[rank::ranks])
         if not missing and ranks > 1:
-            missing = task[:1]  # all ranks must take part in a distributed run
+            missing = task[:1]  # parsed again, since all ranks must take part in a distributed run
         batches: list[list[str]] = []
-        max_documents = 0  # of the last batch
+        max_documents = 0  # of the last batch; also 0 if its first document exceeds `batch_characters`
         for key in missing:
             if batches and len(batches[-1]) < max_documents:
                 batches[-1].append(key)
@@ -198,7 +198,7 @@ class Requests:
 def parse_missing(documents: Sequence[Document], cache: ParseCache, parser: Parser, batch_size: int = 16) -> int:
     """Parse the documents whose parse is missing in a cache, write the parses to it, and return their number.
 
-    `prepare_data` of a DataModule calls it in one process. A module is moved to the GPU, if any, and back afterwards.
+    `prepare_data` of a DataModule calls it in one process. A parser that is a module moves to a GPU and back.
     """
     data = ParsingData(documents, cache, parser, batch_size)
     batches = data.predict_dataloader()
@@ -215,7 +215,7 @@ def parse_missing(documents: Sequence[Document], cache: ParseCache, parser: Pars
 
 
 def add_answers(add: Any, batch: list[ParseRequest], answers: list[DiscourseParse], parser: Parser) -> None:
-    """Check the parses `answers` that a parser returned for a batch, and call `add(key, parse)` for each of them.
+    """Check the parses `answers` that a parser returned for a batch, and store each by `add(key, parse)`.
 
     Raises:
         ValueError: if the parses do not match the requests in id and order, or the parser in `rows` and half-width.
@@ -225,7 +225,7 @@ def add_answers(add: Any, batch: list[ParseRequest], answers: list[DiscoursePars
         name = type(parser).__name__
         raise ValueError(f"{name} returned parses of {answered_ids[:3]} ... for requests of {requested_ids[:3]} ...")
     for request, parse in zip(batch, answers):
-        # `size` is the number of EDUs: a short document has a narrower band
+        # the band of a document of `size` EDUs has at most `size - 1` EDUs to each side
         if parse.rows != parser.rows or parse.half_width != min(parser.band, parse.size - 1):
             returned = f"rows {parse.rows}, {parse.half_width} EDUs to each side of {parse.size}"
             raise ValueError(f"document {parse.id!r}: asked for rows {parser.rows}, band {parser.band}, got {returned}")

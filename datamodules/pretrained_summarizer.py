@@ -63,7 +63,7 @@ class PretrainedSummarizerData(TokenizerData):
     def framed(self, source: list[int], target: list[int]) -> dict[str, Any]:
         """Return the features of the ids of a document and of a summary: both truncated and with special symbols."""
         source_read = source[: self.room]  # the ids that fit beside the prefix and special symbols
-        target, counts = truncate_target(target, self.max_target, self.tokenizer.stop)  # of `target_tokens`
+        target, counts = truncate_target(target, self.max_target, self.tokenizer.stop)  # `counts` of target tokens
         framed = [*self.tokenizer.opening, *self._prefix, *source_read, self.tokenizer.stop]
         return {
             "source": framed,
@@ -85,8 +85,8 @@ class PretrainedSummarizerData(TokenizerData):
         return SourceTargetBatch(
             ids=[row["id"] for row in rows],
             references=[row["references"] for row in rows],
-            source=pad(sources, self.tokenizer.pad),
-            source_mask=pad([[1] * len(source) for source in sources]).bool(),
+            source=pad(sources, self.tokenizer.pad),  # [B, S]
+            source_mask=pad([[1] * len(source) for source in sources]).bool(),  # True at tokens, [B, S]
             **target_fields([row["target"] for row in rows], self.tokenizer.pad),
         )
 

@@ -40,7 +40,7 @@ def reach(token_edu: Tensor, window: int) -> int:
     """
     highest = token_edu.cummax(0).values  # [S]; tokens in no EDU (-1) count as part of the EDU before them
     last = (torch.arange(len(token_edu)) + window).clamp(max=len(token_edu) - 1)  # last token of each window, [S]
-    distances = (highest[last] - token_edu)[token_edu >= 0]  # each pair once, by its first token
+    distances = (highest[last] - token_edu)[token_edu >= 0]  # from each token to the last EDU that its window reaches
     return int(distances.max()) if len(distances) else 0
 
 
@@ -107,13 +107,13 @@ class RSTformerData(NeedsParser, TokenizerData):
         self.vocab_size, self.checkpoint, self.ablation = vocab_size, checkpoint, ablation
         self.rows = rows
         self._parser = None if ablation == "no_discourse" else parser
-        # a parser named by a string has no `band` yet: it is loaded with one that suffices
+        # a parser named by a string has no `band` (half-width of its LDD) yet: it is loaded with one that suffices
         if half_width > getattr(self._parser, "band", half_width):
             raise ValueError(f"data.half_width {half_width}: the parser gives {self.parser.band} EDUs to each side")
         self.ablation_seed = ablation_seed
         self.max_source, self.max_target, self.half_width = max_source, max_target, half_width
         self.parses, self.parses_given = Path(parses or self.cache_dir / "parses"), parses is not None
-        self._ablation: ParserDiscourse | None = None  # the source of discourse, set by `read_discourse`
+        self._ablation: ParserDiscourse | None = None  # turns parses into discourse; made by `read_discourse`
 
     @property
     def parser(self) -> Parser | None:
@@ -123,7 +123,7 @@ class RSTformerData(NeedsParser, TokenizerData):
             UserError: if there is no parser of that name.
         """
         if isinstance(self._parser, str):
-            band = max(_BAND, self.half_width)  # that of `precis parse` if it suffices, for its parses in the cache
+            band = max(_BAND, self.half_width)  # the default of `precis parse` if it suffices, to reuse its parses
             self._parser = self.parser_named(self._parser, self.rows, band)
         return self._parser
 
@@ -146,7 +146,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         reference, _ = self.tokenizer(" ".join(document.reference))
         target, target_counts = truncate_target(reference, self.max_target, self.tokenizer.stop)
         counts = count_source(document, len(ids), len(all_ids), sentences_read(document, all_offsets, len(ids)))
-        request = ParseRequest.of(document)
+        request = ParseRequest.of(document)  # the whole document, which is parsed without truncation
         return {
             "source": [self.tokenizer.start, *ids, self.tokenizer.stop],
             "starts": [0, *(start for start, _ in offsets), 0],  # <s> and </s> cover no text
@@ -174,13 +174,13 @@ class RSTformerData(NeedsParser, TokenizerData):
         missing = set(self.cache.missing([key for key in keys if key]))  # documents without text have no key
         if missing:
             unparsed = [as_document(documents[index]) for index, key in enumerate(keys) if key in missing]
-            self._announce(split, unparsed)
+            self._announce(split, unparsed)  # prints a message, or raises for a folder of the user
             parse_missing(unparsed, self.cache, self.parser)
         if self.ablation == "other":
             self.read_discourse()  # now, so that each loader process gets the parses with its copy of this object
 
     def read_discourse(self) -> ParserDiscourse:
-        """Return the object that turns a parse into LDD and gamma (importance of EDUs), with the ablation applied."""
+        """Return the object that turns parses into LDD and gamma (importance of EDUs) by the ablation, made once."""
         if self._ablation is None and self.ablation == "other":
             self._ablation = OtherDiscourse(self.half_width, self.ablation_seed, self._other_parses())
         elif self._ablation is None:
@@ -192,7 +192,7 @@ class RSTformerData(NeedsParser, TokenizerData):
     def _other_parses(self) -> list[DiscourseParse]:
         """Return parses for the ablation `other`: in training up to 64 of `train`, later those of `save_tokenizer`."""
         stored = None if self.tokenizer_dir is None else Path(self.tokenizer_dir) / _OTHERS_FOLDER
-        training = self.trainer is not None and self.trainer.state.fn == "fit"
+        training = self.trainer is not None and self.trainer.state.fn == "fit"  # which chooses from its documents
         if stored is not None and stored.is_dir() and not training:
             cache = ParseCache(stored)
             return [cache.get(key) for key in cache]
@@ -204,15 +204,15 @@ class RSTformerData(NeedsParser, TokenizerData):
         return list(self._features)
 
     def widest_reach(self, split: str, window: int) -> tuple[int, str]:
-        """Return the largest `reach` for `window` tokens and its document id; 0, "" if all are within `half_width`."""
+        """Return the largest `reach` for `window` tokens and its document id; 0, "" if no document has distant EDUs."""
         widest, widest_id = 0, ""
         features = self.features(split)
         keys = features["parse"][:]
-        # the other documents have no two EDUs that are further apart than `half_width`
+        # documents with distant EDUs, further apart than `half_width`, the largest distance whose LDD is in a batch
         long = [index for index, key in enumerate(keys) if key and self.cache.size(key) > self.half_width + 1]
         for row in features.select(long).with_format("torch", columns=["starts", "ends"], output_all_columns=True):
             parse = self.cache.get(row["parse"], row["id"])
-            edus = parse.align(torch.stack([row["starts"], row["ends"]], 1))  # EDU of each token, by characters, [S]
+            edus = parse.align(torch.stack([row["starts"], row["ends"]], 1))  # EDU of each token, by offsets, [S]
             if (distance := reach(edus, window)) > widest:
                 widest, widest_id = distance, row["id"]
         return widest, widest_id
@@ -222,7 +222,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         super().save_tokenizer(folder)
         if not isinstance(self._ablation, OtherDiscourse):
             return
-        parses = {parse.text_digest: parse for parse in self._ablation.parses}  # any unique keys will do
+        parses = {parse.text_digest: parse for parse in self._ablation.parses}  # keys only need to be unique
         cache = ParseCache(Path(folder) / _OTHERS_FOLDER)
         missing = cache.missing(parses)  # the folder of a resumed run has them
         with ShardWriter(cache) as writer:
@@ -230,7 +230,7 @@ class RSTformerData(NeedsParser, TokenizerData):
                 writer.add(key, parses[key])
 
     def _announce(self, split: str, missing: list[Document]) -> None:
-        """Report documents without a parse; in training, a folder that the user named must have all (`UserError`)."""
+        """Print that documents lack a parse; a folder that the user named must have those of training (`UserError`)."""
         examples = ", ".join(document.id for document in missing[:3]) + (", ..." if len(missing) > 3 else "")
         documents = f"{counted(len(missing), 'document')} of {split} ({examples})"
         lacks = f"{self.parses}: no parse of {documents} by this parser with a band of {self.parser.band} EDUs"
@@ -247,7 +247,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         mask = torch.arange(source.shape[1]) < lengths[:, None]  # [B, S]
         global_mask = torch.zeros_like(source)
         global_mask[:, 0] = 1  # <s> attends to all tokens and all attend to it, as in LED
-        token_edu, ldd, gamma = self.discourse(rows, source.shape[1])
+        token_edu, ldd, gamma = self.discourse(rows, source.shape[1])  # see `RSTformerBatch`
         return RSTformerBatch(
             ids=[row["id"] for row in rows],
             references=[row["references"] for row in rows],
@@ -288,8 +288,8 @@ class RSTformerData(NeedsParser, TokenizerData):
             problem = f"parses with different numbers of relations: {relations_of}"
             raise UserError(f"{self.parses}: {problem}; parse them again")
         max_edus = max((len(band) for band in bands.values()), default=1)  # without any parse, one EDU of padding
-        half_width = max((band.shape[1] // 2 for band in bands.values()), default=0)  # b; less if all are short
-        relations = len(self.parser.relations)
+        half_width = max((band.shape[1] // 2 for band in bands.values()), default=0)  # b; small if all texts are short
+        relations = len(self.parser.relations)  # R
         ldd = torch.zeros(len(rows), max_edus, 2 * half_width + 1, relations, dtype=torch.uint8)
         gamma = torch.zeros(len(rows), max_edus)
         for n, band in bands.items():

@@ -28,7 +28,7 @@ class SentenceIndex:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Digest of the index files and the names of the document files."""
+        """Digest of the index files and the names of the document files, for cache keys."""
         digest = hashlib.sha256()
         for stem, path in sorted(self.files.items()):
             if not path.is_file():
@@ -48,7 +48,7 @@ class SentenceIndex:
                 # `type`, because True and False are instances of `int`
                 if not isinstance(indices, list) or not all(type(index) is int and index >= 0 for index in indices):
                     raise UserError(f"{where}: sent_id is not a list of indices; correct it")
-                by_id[str(row.get("id", f"{stem}-{number}"))] = where, indices  # by default, as corpora number records
+                by_id[str(row.get("id", f"{stem}-{number}"))] = where, indices  # by default the id in a corpus
         return by_id
 
     def sentence_scores(self, documents: Iterable[Document]) -> Iterator[list[float]]:

@@ -101,7 +101,7 @@ class SummarizationData(LightningDataModule, ABC):
         self.tokenizer: SavableTokenizer | None = None  # loaded by `prepare_data` and `setup`
         self._documents: dict[str, datasets.Dataset] = {}  # by split, filled on first use by `documents`
         self._features: dict[str, datasets.Dataset] = {}  # by split, filled on first use by `features`
-        self.truncation: dict[str, list[TruncationRow]] = {}  # by split; filled on rank 0 only
+        self.truncation: dict[str, list[TruncationRow]] = {}  # by split, a row for each limit; on rank 0 only
 
     @abstractmethod
     def build_tokenizer(self, train: "datasets.Dataset") -> SavableTokenizer:
@@ -166,7 +166,7 @@ class SummarizationData(LightningDataModule, ABC):
     def features(self, split: str) -> "datasets.Dataset":
         """Return the encoded documents of a split, from the cache if possible."""
         if split not in self._features:
-            settings = [FEATURES_VERSION, self.feature_settings(), *self.language.setting.values()]  # `en` adds nothing
+            settings = [FEATURES_VERSION, self.feature_settings(), *self.language.setting.values()]  # none for `en`
             key = _digest(type(self).__name__, self.digest(split), self.tokenizer.state(), settings)
             self._features[split] = self._cached_features(self.documents(split), key, f"encoding {split}")
             self._report_truncation(split)
@@ -194,7 +194,7 @@ class SummarizationData(LightningDataModule, ABC):
 
     @rank_zero_only
     def _report_truncation(self, split: str) -> None:
-        """Print how much of the documents of a split is truncated, in one line, once for each split."""
+        """Set `truncation` of a split and print in one line how much is truncated, when called first for the split."""
         if split in self.truncation or not self.truncation_limits():
             return
         self.truncation[split] = truncation_rows(split, self._features[split], self.truncation_limits())
@@ -236,7 +236,7 @@ class SummarizationData(LightningDataModule, ABC):
             UserError: if the corpus lacks a split that this command reads, or if the language is English but most
                 letters of the documents are not Latin.
         """
-        splits = self._splits(self.trainer.state.fn.value if self.trainer is not None else None)  # None: all
+        splits = self._splits(self.trainer.state.fn.value if self.trainer is not None else None)  # None: all 3
         for split in splits:
             if split not in self.corpus.splits():
                 remedy = f"name a source for it with --data.corpus.{split}"
@@ -264,7 +264,7 @@ class SummarizationData(LightningDataModule, ABC):
 
     def prepare_splits(self, splits: list[str]) -> None:
         """Build tokenizer (from the training split, unless `tokenizer_dir` is set) and features of some splits."""
-        folder = self._tokenizer_folder()
+        folder = self._tokenizer_folder()  # `tokenizer_dir`, or a cache folder for these documents and settings
         if self.tokenizer_dir is None and not folder.exists():
             with appearing_folder(folder) as building:  # renamed to `folder` when complete
                 self.build_tokenizer(self.documents(TRAIN)).save(building)
