@@ -198,7 +198,7 @@ class Requests:
 def parse_missing(documents: Sequence[Document], cache: ParseCache, parser: Parser, batch_size: int = 16) -> int:
     """Parse the documents whose parse is missing in a cache, write the parses to it, and return their number.
 
-    `prepare_data` of a DataModule calls it in one process. A parser that is a module moves to a GPU and back.
+    `prepare_data` of a DataModule calls it in one process. A parser that is a module moves to a GPU, if any, and back.
     """
     data = ParsingData(documents, cache, parser, batch_size)
     batches = data.predict_dataloader()
