@@ -27,6 +27,7 @@ os.register_at_fork(after_in_child=_in_forked_worker)
 
 def lock_file(file: int | IO, path: Path, shared: bool = False, wait: float = 0.0) -> bool | None:
     """Lock an open file, an object or a descriptor, until it is closed.
+
     Args:
         path: path of the file, for the warning.
         shared: whether several processes may hold the lock at the same time; otherwise it is exclusive.

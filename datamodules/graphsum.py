@@ -62,6 +62,7 @@ class GraphTokenizer(SubwordTokenizer):
     @classmethod
     def load(cls, folder: Path) -> Self:
         """Load the tokenizer and the state of the graph that `save` wrote.
+
         Raises:
             UserError: if there is no tokenizer, or a file is invalid.
         """

@@ -111,8 +111,7 @@ def _reader(file: Path) -> Reader | None:
 
 
 def _read_file(file: Path) -> list[TreebankDocument]:
-    """Read the documents of a file; TreebankError if it is no treebank, cannot be read, or a record is invalid."""
-    reader = _reader(file)
+    reader = _reader(file)  # for the suffix of the file; None if it is unknown
     if reader is None:
         raise TreebankError(f"{file}: not a treebank; known are {', '.join(READERS)}, also with .gz")
     try:

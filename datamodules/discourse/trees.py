@@ -139,6 +139,7 @@ class Tree:
 
     def binary(self) -> "Tree":
         """Return the tree with two children at each node.
+
         Several nuclei branch to the right, with the same relation: A B C becomes A (B C), as usual for RST-DT and in
         the binary trees of GUM. Several satellites of a nucleus are attached from the nearest to the farthest, first
         those after the nucleus, then those before it: S N S becomes S (N S), N S T becomes (N S) T.
