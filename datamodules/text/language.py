@@ -237,8 +237,7 @@ ENGLISH_PARSER = "the discourse parsers and EDU segmenters of the suite are Engl
 def warn_if_not_english(what: str, texts: Iterable[str] = (), language: str = "en") -> None:
     """Warn if a model or rule for English is applied to texts of another language; Python prints the warning once.
 
-    That is, if `language` is another, or under half of a text's letters are Latin. `what` says what is English, as in
-    `ENGLISH_PARSER`: "the ... are English".
+    That is, if `language` is another, or under half of a text's letters are Latin. `what` is a clause "X are English".
     """
     scripts = (script_of([text[:2000]]) for text in islice(texts, 100))  # of a sample, for speed; None without letters
     if not language_of(language).is_english or any(script and script.latin < 0.5 for script in scripts):
