@@ -91,7 +91,7 @@ class WordsData(SummarizationData):
         words = [word for sentence in sentences for word in sentence]
         source, oov_words = vocabulary.extend(words[: self.max_source], self.vocab_size)  # ids, words without an id
         summary = [word for sentence in document.reference for word in vocabulary.tokenize(sentence)]
-        target = [*vocabulary.target_ids(summary, oov_words, self.vocab_size), STOP]
+        target = [*vocabulary.target_ids(summary, oov_words, self.vocab_size), STOP]  # words in neither become UNK
         paragraph_lengths = [sum(map(len, part)) for part in parts]
         ends = [min(end, self.max_source) for end in accumulate(paragraph_lengths, initial=0)]  # of 0 ... n paragraphs
         complete_sentences = whole_units([len(sentence) for sentence in sentences], self.max_source)  # number read

@@ -206,7 +206,7 @@ class GraphSumData(NeedsParser, TokenizerData):
         }
 
     def truncation_limits(self) -> dict[str, str]:
-        """Return what limits each count in the features, an option or a condition; see `_counts` and the target."""
+        """Return what limits each count of `encode`: an option with its value, or a condition."""
         paragraphs = f"data.paragraphs.max_paragraphs {self.paragraphs.max_paragraphs}, keep {self.paragraphs.keep}"
         return {
             "source_parts": "parts without words",

@@ -48,7 +48,7 @@ class BatchSampler(Sampler[list[int]]):
         lengths: Sequence[int],
         batch_size: int,
         shuffle: bool,  # in training only
-        seed: int = 0,  # of the order, with the epoch
+        seed: int = 0,  # the order depends on it and the epoch
         pool: int = 50,
         num_replicas: int = 1,
         rank: int = 0,
@@ -93,7 +93,7 @@ class BatchSampler(Sampler[list[int]]):
         # the factor exceeds any number of epochs, so that no two pairs (seed, epoch) get the same generator
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
         order = torch.randperm(len(self.lengths), generator=generator).tolist()
-        incomplete = order[len(order) - len(order) % size :]  # random, not the longest ones of a sorted pool
+        incomplete = order[len(order) - len(order) % size :]  # random ones, not the longest of a sorted pool
         order = order[: len(order) - len(incomplete)]
         if self.pool:
             pool_size = size * self.pool

@@ -123,7 +123,7 @@ class MatchSumData(EncoderData):
                 name = type(self.scorer).__name__
                 raise UserError(f"{name} gave document {document.id!r} {len(scores)} scores for its sentences")
             scores_by_id[document.id] = scores
-        with building_folder(path.parent) as building:  # other processes only see the complete file, see below
+        with building_folder(path.parent) as building:  # other processes only see the complete file
             (building / path.name).write_text(json.dumps(scores_by_id), encoding="utf-8")
             (building / path.name).replace(path)  # atomic
         return scores_by_id
@@ -146,7 +146,7 @@ class MatchSumData(EncoderData):
     def encode(self, document: Document) -> dict[str, Any]:
         """Return the features of a document: tokens, ROUGE (`gains`) and sentences (`choices`) of its candidates."""
         scores = self._scores[document.id]  # set for the split by `features`
-        sentences, choices = document.sentences, self.choices(scores)
+        sentences, choices = document.sentences, self.choices(scores)  # sentences of each candidate, as indices
         texts = [[sentences[index] for index in choice] for choice in choices]
         # the first reference with a word
         gold = next((reference for reference in document.references if any(map(str.split, reference))), None)

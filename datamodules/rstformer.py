@@ -270,7 +270,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         token_edu = torch.full((len(rows), width), -1)
         if self.parser is None:
             return token_edu, None, None
-        discourse = self.read_discourse()
+        discourse = self.read_discourse()  # gives LDD and gamma by the ablation
         bands: dict[int, Tensor] = {}  # index in the batch -> LDD as in `RSTformerBatch`, [EDUs, 2b + 1, R]
         gammas: dict[int, Tensor] = {}  # index in the batch -> importance as nuclei, [EDUs]
         for n, row in enumerate(rows):

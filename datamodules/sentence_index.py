@@ -48,7 +48,7 @@ class SentenceIndex:
                 # `type`, because True and False are instances of `int`
                 if not isinstance(indices, list) or not all(type(index) is int and index >= 0 for index in indices):
                     raise UserError(f"{where}: sent_id is not a list of indices; correct it")
-                by_id[str(row.get("id", f"{stem}-{number}"))] = where, indices  # by default the id in a corpus
+                by_id[str(row.get("id", f"{stem}-{number}"))] = where, indices  # the default id is that of `Files`
         return by_id
 
     def sentence_scores(self, documents: Iterable[Document]) -> Iterator[list[float]]:

@@ -64,8 +64,8 @@ class Discourse(ParagraphGraph):
         return np.divide(counts, divisor, out=np.zeros_like(counts), where=divisor > 0)
 
     def relations(self, paragraphs: Paragraphs) -> NDArray:
-        """Return the number of relations between sentences of paragraphs i and j, [L, L], symmetric; S sentences."""
-        sentences = [sentence for text in paragraphs.texts for sentence in text]
+        """Return the number of relations between the sentences of paragraphs i and j, [L, L], symmetric."""
+        sentences = [sentence for text in paragraphs.texts for sentence in text]  # S in all
         owner = np.repeat(np.arange(len(paragraphs)), [len(text) for text in paragraphs.texts])  # paragraph index, [S]
         member = np.eye(len(paragraphs))[owner]  # one-hot, [S, L]
         pairs = self._pairs(paragraphs, cues(sentences), owner)  # relations of sentence i with earlier j, [S, S]

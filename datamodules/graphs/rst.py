@@ -81,7 +81,7 @@ class RST(ParagraphGraph):
         request = ParseRequest.of(paragraphs.document)
         if request.empty:
             return np.zeros((len(paragraphs), len(paragraphs)))
-        parse = self.cache.get(key_of(request, self.parser), paragraphs.id)  # its id is for messages
+        parse = self.cache.get(key_of(request, self.parser), paragraphs.id)  # the id is for messages
         return paragraph_means(parse, owners(parse, request, paragraphs), len(paragraphs), self.without)
 
 

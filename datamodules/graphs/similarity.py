@@ -118,7 +118,7 @@ class Topic(ParagraphGraph):
         # Number of paragraphs with each term. `dict.fromkeys` removes duplicates in the order of the text: the order of
         # a set differs between processes and would decide between terms of equal frequency.
         frequencies = Counter(term for terms in texts for term in dict.fromkeys(terms))
-        largest = max(2, len(texts) / 2)  # of distinctive terms; at least 2 for samples of up to three texts
+        largest = max(2, len(texts) / 2)  # more common terms say little; 2 in samples of up to three
         common = [term for term, count in frequencies.most_common() if 1 < count <= largest]
         self._columns = {term: column for column, term in enumerate(common[: self.max_terms])}
         self._term_weights = np.zeros((self.topics, 0), dtype=np.float32)  # [K, V], V = 0 if no term is known
@@ -158,7 +158,7 @@ class Topic(ParagraphGraph):
             problem = f"the saved graph has {state.get('topics', 'no')} topics, not {self.topics}"
             raise UserError(f"{problem}; give the settings of that run, or learn it again")
         self._columns = {term: column for column, term in enumerate(state["terms"])}
-        weights = np.frombuffer(base64.b64decode(state["likely"]), "<f4")  # `state` calls the term weights so
+        weights = np.frombuffer(base64.b64decode(state["likely"]), "<f4")  # the term weights, as in `state`
         self._term_weights = weights.reshape(self.topics, len(self._columns))  # [K, V]
 
     def mixtures(self, paragraphs: Paragraphs) -> NDArray:

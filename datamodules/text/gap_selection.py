@@ -59,8 +59,8 @@ def gains(counts: WordCounts, inside: NDArray[np.int64], unique: bool) -> Floats
         shared = ((inside > 0) & (counts.total > inside)).sum()  # words in both the selection and the rest
         shared_before, shared_after = (inside_before > 0) & (rest_before > 0), (inside_after > 0) & (rest_after > 0)
         hits = shared + counts.by_sentence(shared_after.astype(int) - shared_before)  # shared words lost or added
-        predicted = (inside > 0).sum() + counts.by_sentence(inside_before == 0)  # plus words that only x adds
-        reference = (counts.total > inside).sum() - counts.by_sentence(rest_after == 0)  # without words only in x
+        predicted = (inside > 0).sum() + counts.by_sentence(inside_before == 0)  # plus words new in x
+        reference = (counts.total > inside).sum() - counts.by_sentence(rest_after == 0)  # less words only x has
     else:
         shared = np.minimum(inside, counts.total - inside).sum()
         change = np.minimum(inside_after, rest_after) - np.minimum(inside_before, rest_before)  # [E]

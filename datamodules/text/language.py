@@ -176,7 +176,7 @@ class Language:
         segment = load_segmenter(self.code)
         pieces: list[str] = []
         for run in run_pattern.findall(text):
-            pieces += segment(run) if _CONTAINS_SPACELESS.match(run) else [run]  # runs are not mixed
+            pieces += segment(run) if _CONTAINS_SPACELESS.match(run) else [run]  # a run is all spaceless or not at all
         return pieces
 
     def tokenize(self, text: str, tokenizer: WordTokenization = "words", lowercase: bool = True) -> list[str]:

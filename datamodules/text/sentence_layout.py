@@ -37,15 +37,15 @@ def layout_features(documents: Sequence[Sequence[str]], language: str = "en") ->
     ranks = [_ranks(sentences, language) for sentences in documents]  # (TextRank, LexRank) of each document
     features = torch.stack(
         [
-            before / size,
+            before / size,  # relative position
             (before + 1).log() / 3,  # divisors 3, 5 (log of sentences) and 25 (words): usual documents get about [0, 1]
             (size - before).clamp(min=1).log() / 5,  # sentences of prose from this one on
             (before == 0) * prose,  # the first sentence of prose
             prose,
-            size.log().expand_as(before) / 5,
+            size.log().expand_as(before) / 5,  # sentences of prose in the document
             words.clamp(min=1).log() / math.log(_MAX_WORDS),
             (words < _MIN_WORDS).float(),  # a heading, greeting or signature
-            ends,
+            ends,  # whether it ends with a stop, quote or bracket
             (mean_words / 25).expand_as(before),
             (words > 2 * mean_words).float(),  # an unusually long sentence
             *(pad(kind, dtype=torch.float) for kind in zip(*ranks)),  # TextRank and LexRank

@@ -40,7 +40,7 @@ class SubwordTokenizer:
             ids = [tokenizer.token_to_id(symbol) for symbol in names]
             if None not in ids:
                 break
-        else:
+        else:  # neither set is complete
             missing = next(symbol for symbol in SPECIALS if tokenizer.token_to_id(symbol) is None)
             raise UserError(f"the tokenizer has no {missing}; give one like that of BART, LED or BERT")
         self.start, self.pad, self.stop = ids
@@ -227,7 +227,7 @@ class MaskingTokenizer(SubwordTokenizer):
         if size <= SMALLEST:  # the size with bytes and special symbols, but without the mask
             needed = f"it needs at least {SMALLEST + 1}, for bytes, special symbols and the mask"
             raise ValueError(f"a vocabulary of {size}: {needed}")
-        tokenizer = SubwordTokenizer.build(texts, size - 1).backend
+        tokenizer = SubwordTokenizer.build(texts, size - 1).backend  # of the `tokenizers` library
         tokenizer.add_special_tokens(["<mask>"])
         return cls(tokenizer)
 
