@@ -37,7 +37,7 @@ def lock_file(file: int | IO, path: Path, shared: bool = False, wait: float = 0.
         True if the file is locked, and False if another process still holds the lock. None if the file system has no
         locks, such as NFS without a lock daemon; a warning says so once for each file system.
     """
-    deadline = time.monotonic() + wait
+    deadline = time.monotonic() + wait  # the first attempt is always made
     while True:
         try:
             fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)

@@ -109,7 +109,7 @@ class GapSentenceData(PretrainedSummarizerData):
         """
         if split not in self._features:
             pieces = super().features(split)
-            self._features[split] = pieces if split == TEST else with_gaps(pieces, split)  # `test` summarizes all
+            self._features[split] = pieces if split == TEST else with_gaps(pieces, split)  # `test` keeps all
         return self._features[split]
 
     def encode_all(self, documents: "datasets.Dataset", **caching: Any) -> "datasets.Dataset":

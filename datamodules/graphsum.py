@@ -226,7 +226,7 @@ class GraphSumData(NeedsParser, TokenizerData):
         L = max(len(row["source"]) for row in rows)  # number of paragraphs of the longest document
         n = max(len(paragraph) for row in rows for paragraph in row["source"])  # tokens of the longest paragraph
         source = torch.full((len(rows), L, n), self.tokenizer.pad)
-        mask = torch.zeros(len(rows), L, n, dtype=torch.bool)
+        mask = torch.zeros(len(rows), L, n, dtype=torch.bool)  # True at tokens
         graph = torch.zeros(len(rows), L, L)
         for b, row in enumerate(rows):
             paragraphs = pad(row["source"], -1)  # [paragraphs, tokens]; -1, which is no id, marks padding

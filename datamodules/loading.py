@@ -82,7 +82,7 @@ class BatchSampler(Sampler[list[int]]):
         """Return the indices of the documents of each global batch of this epoch, in order."""
         size = self.global_batch_size
         if not self.shuffle:
-            order = list(range(len(self.lengths)))  # of the corpus
+            order = list(range(len(self.lengths)))  # the order of the corpus
             return [order[i : i + size] for i in range(0, len(order), size)]
         if self._training_order[0] != self.epoch:  # shuffled once, for the batches and their weights
             self._training_order = self.epoch, self._shuffled(size)

@@ -198,7 +198,7 @@ class MatchSumData(EncoderData):
             text_sizes=torch.tensor([len(tokens) for tokens in texts]),
             text_of=torch.tensor(text_of),
             slots=pad([list(range(first, first + count)) for first, count in zip(firsts, counts)]),  # indices of texts
-            mask=pad([[1] * count for count in counts]).bool(),
+            mask=pad([[1] * count for count in counts]).bool(),  # True at candidates
             gold=torch.tensor(gold),
             has_gold=torch.tensor(has_gold),
             gains=pad([row["gains"] for row in rows], dtype=torch.float),  # ROUGE of each candidate

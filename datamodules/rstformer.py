@@ -99,7 +99,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         **shared: Any,
     ) -> None:
         super().__init__(corpus, batch_size, **shared)
-        if max_source < 3 or max_target < 2 or half_width < 1:  # a token besides special symbols, neighboring EDUs
+        if max_source < 3 or max_target < 2 or half_width < 1:  # a token besides special symbols; neighboring EDUs
             values = f"{max_source}, {max_target}, {half_width}"
             raise ValueError(f"data.max_source is at least 3, max_target 2, half_width 1; got {values}")
         if parser is None and ablation != "no_discourse":
@@ -192,7 +192,7 @@ class RSTformerData(NeedsParser, TokenizerData):
     def _other_parses(self) -> list[DiscourseParse]:
         """Return parses for the ablation `other`: in training up to 64 of `train`, later those of `save_tokenizer`."""
         stored = None if self.tokenizer_dir is None else Path(self.tokenizer_dir) / _OTHERS_FOLDER
-        training = self.trainer is not None and self.trainer.state.fn == "fit"  # which chooses from its documents
+        training = self.trainer is not None and self.trainer.state.fn == "fit"  # chooses from the documents of this run
         if stored is not None and stored.is_dir() and not training:
             cache = ParseCache(stored)
             return [cache.get(key) for key in cache]
@@ -204,11 +204,11 @@ class RSTformerData(NeedsParser, TokenizerData):
         return list(self._features)
 
     def widest_reach(self, split: str, window: int) -> tuple[int, str]:
-        """Return the largest `reach` for `window` tokens and its document id; 0, "" if no document has distant EDUs."""
-        widest, widest_id = 0, ""
+        """Return the largest `reach` for `window` tokens, and its document id; only of documents with distant EDUs."""
+        widest, widest_id = 0, ""  # returned if no document has distant EDUs
         features = self.features(split)
         keys = features["parse"][:]
-        # documents with distant EDUs, further apart than `half_width`, the largest distance whose LDD is in a batch
+        # distant EDUs are further apart than `half_width`, the largest distance whose LDD is in a batch
         long = [index for index, key in enumerate(keys) if key and self.cache.size(key) > self.half_width + 1]
         for row in features.select(long).with_format("torch", columns=["starts", "ends"], output_all_columns=True):
             parse = self.cache.get(row["parse"], row["id"])
@@ -293,6 +293,6 @@ class RSTformerData(NeedsParser, TokenizerData):
         ldd = torch.zeros(len(rows), max_edus, 2 * half_width + 1, relations, dtype=torch.uint8)
         gamma = torch.zeros(len(rows), max_edus)
         for n, band in bands.items():
-            ldd[n, : len(band)] = resize(band, half_width)
+            ldd[n, : len(band)] = resize(band, half_width)  # zeros beyond the band of a short text
             gamma[n, : len(band)] = gammas[n]
         return token_edu, ldd, gamma

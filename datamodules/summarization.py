@@ -236,7 +236,7 @@ class SummarizationData(LightningDataModule, ABC):
             UserError: if the corpus lacks a split that this command reads, or if the language is English but most
                 letters of the documents are not Latin.
         """
-        splits = self._splits(self.trainer.state.fn.value if self.trainer is not None else None)  # None: all
+        splits = self._splits(self.trainer.state.fn.value if self.trainer is not None else None)  # all without a run
         for split in splits:
             if split not in self.corpus.splits():
                 remedy = f"name a source for it with --data.corpus.{split}"

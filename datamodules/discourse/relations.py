@@ -57,7 +57,7 @@ class Inventory:
             if suffix is None:
                 choices = "choose that of its treebank (--model.inventory gum, rst_dt, or a list of names)"
                 raise TreebankError(f"the relation {relation!r} is not in the inventory {self.name}; {choices}")
-            name = name.removesuffix(suffix)  # such as `-e` for embedded; a relation may have several
+            name = name.removesuffix(suffix)  # such as `-e` (embedded) of RST-DT; a relation may have several
         return self.classes[name]
 
 

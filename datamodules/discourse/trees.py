@@ -249,7 +249,7 @@ def _binary_nodes(node: Node) -> list[Node]:
 def _node_of(label: list, starts: tuple[int, ...], end: int) -> Node:
     """Build a node from its label [nuclearity, relation or relations], the first EDUs of its children, its last EDU."""
     nuclearity, relation = label
-    # a list has a relation for each child; `Tree` checks whether it fits the nuclearity
+    # a list has a relation for each child; `_check_node` tests whether it fits the nuclearity
     if isinstance(relation, list) and all(isinstance(name, str) for name in relation) and isinstance(nuclearity, str):
         return Node(starts, end, nuclearity, tuple(relation))
     if isinstance(relation, str) and nuclearity == "NN":

@@ -121,5 +121,5 @@ class ParagraphRule:
         for part in parts:
             turns.append(num_in_part[part])
             num_in_part[part] += 1
-        in_turns = sorted(range(size), key=lambda index: (turns[index], index))
+        in_turns = sorted(range(size), key=lambda index: (turns[index], index))  # the first of each part come first
         return sorted(in_turns[:limit])

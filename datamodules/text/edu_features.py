@@ -153,7 +153,7 @@ class SegmentationBatch(Batch):
 
     @classmethod
     def of(cls, texts: list[EduFeatures]) -> Self:
-        """Build a batch of texts, which must have at least one word in all."""
+        """Concatenate the features of texts, which must have at least one word in total."""
         shifts = accumulate((len(text.offsets) for text in texts), initial=0)  # words before each text
         piece_words = []  # index in the batch of the word of each subword, -1 for none
         for text, shift in zip(texts, shifts):
@@ -164,7 +164,7 @@ class SegmentationBatch(Batch):
         rows = (first_word[:, None] + position).masked_fill(position >= lengths[:, None], 0)  # 0 is padding, [C, T]
         return cls(
             ids=[text.id for text in texts],
-            references=[[] for _ in texts],  # none: a segmenter does not summarize
+            references=[[] for _ in texts],  # none, since a segmenter does not summarize
             words=torch.cat([text.words for text in texts]), word_counts=[len(text.offsets) for text in texts],
             layout=torch.cat([text.layout for text in texts]),
             pieces=torch.cat([text.pieces for text in texts]), piece_counts=[len(text.pieces) for text in texts],

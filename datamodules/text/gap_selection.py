@@ -124,7 +124,7 @@ def select(
         return sorted(rng.sample(range(len(sentences)), number))
     order, counting = selection.split("-")
     words = vocabulary(language=language)
-    words.limit_size()  # bounds the memory of the shared vocabulary; before encoding, since integers may become invalid
+    words.limit_size()  # may clear the shared vocabulary, which bounds its memory, but makes earlier integers invalid
     counts = WordCounts.of([words.encode(sentence) for sentence in sentences])
     factors = np.array([1 + rng.uniform(-noise, noise) for _ in sentences]) if noise else np.ones(len(sentences))
     chosen = principal(counts, number, unique=counting == "uniq", greedy=order == "seq", factors=factors)

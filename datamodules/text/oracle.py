@@ -137,7 +137,7 @@ def text_scores(
         encoded = [words.encode(sentence) for sentence in text]
         best_score = 0.0
         for target in targets:
-            fmeasures = [score_of(*counts).fmeasure for counts in count(variants, encoded, target).values()]
+            fmeasures = [score_of(*counts).fmeasure for counts in count(variants, encoded, target).values()]  # F1
             best_score = max(best_score, sum(fmeasures) / len(variants))
         scores.append(best_score)
     return scores

@@ -45,7 +45,7 @@ class Vocabulary(dict):
         self._fresh = itertools.count()  # continues after `clear`, so that an integer never has two meanings
 
     def __missing__(self, word: str | bytes) -> int:
-        """Return the integer of a word that is new, which `dict` calls."""
+        """Return the integer of a new word and store it; `dict` calls this for words that it lacks."""
         letters = word if isinstance(word, str) else word.decode("ascii")  # `split` only returns bytes of ASCII words
         stem = self.stem(letters) if self.stem and len(letters) > 3 else letters
         number = self._numbers.get(stem)
