@@ -49,7 +49,7 @@ class NeedsParser:
                 f"data.parser {name!r} is a name, and this {type(self).__name__} cannot load parsers by name; pass a "
                 "parser, or set load_parser (precis.config.parsers.load_parser)"
             )
-        return self.load_parser(name, rows, band)
+        return self.load_parser(name, rows, band)  # `band` is the half-width of its LDD, in EDUs
 
 
 def key_of(request: ParseRequest, parser: Parser) -> str:

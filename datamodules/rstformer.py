@@ -191,7 +191,7 @@ class RSTformerData(NeedsParser, TokenizerData):
 
     def _other_parses(self) -> list[DiscourseParse]:
         """Return parses for the ablation `other`: in training up to 64 of `train`, later those of `save_tokenizer`."""
-        stored = None if self.tokenizer_dir is None else Path(self.tokenizer_dir) / _OTHERS_FOLDER
+        stored = None if self.tokenizer_dir is None else Path(self.tokenizer_dir) / _OTHERS_FOLDER  # by a run
         training = self.trainer is not None and self.trainer.state.fn == "fit"  # chooses from the documents of this run
         if stored is not None and stored.is_dir() and not training:
             cache = ParseCache(stored)

@@ -92,7 +92,7 @@ def _content(parses: dict[str, DiscourseParse]) -> bytes:
     for number, (key, parse) in enumerate(parses.items()):
         fields = {field: getattr(parse, field).contiguous() for field in _FIELDS}
         tensors |= {f"{number}.{field}": tensor for field, tensor in fields.items()}
-        inventory = inventories.index(parse.relations)
+        inventory = inventories.index(parse.relations)  # instead of the names themselves
         documents[key] = [number, parse.id, parse.text_digest, inventory, parse.rows, _digest(fields.values())]
     manifest = {"version": VERSION, "relations": inventories, "documents": documents}
     return save(tensors, {"format": FORMAT, "parses": json.dumps(manifest)})

@@ -188,7 +188,7 @@ class Tree:
         opened: list[tuple[list, list[int]]] = []  # per open node: [nuclearity, relation], first EDUs of its children
         while pending:
             item = pending.pop()
-            if item is _END:  # all children of the innermost open node have been read
+            if item is _END:  # the marker after the last child of the innermost open node
                 label, starts = opened.pop()
                 nodes.append(_node_of(label, tuple(starts), next_edu - 1))  # it ends with the EDU read last
                 continue

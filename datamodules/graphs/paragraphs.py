@@ -88,7 +88,7 @@ class ParagraphRule:
         num_empty = 0
         first_sentence = 0  # of the current part
         for number, part in enumerate(document.parts):
-            groups = [(first_sentence + start, first_sentence + end) for start, end in self._groups(part)]
+            groups = [(first_sentence + start, first_sentence + end) for start, end in self._groups(part)]  # paragraphs
             if not groups:  # the part is blank
                 num_empty += 1
             spans += groups

@@ -65,7 +65,7 @@ def sentence_starts(request: Request, name: str = "text") -> list[int]:
                 place = f"{kind}[{number}] is characters {start} to {end} of a text of {len(text)}"
                 raise UserError(f"{name}: {place}; offsets must refer to this text")
     sentences = request.sentences or sentence_offsets(text, list(request.paragraphs) or None)  # split if unknown
-    spans = [(0, len(text)), *sentences]  # with the text itself, which may begin before its first sentence
+    spans = [(0, len(text)), *sentences]  # the text may begin earlier; below, the first visible character of each span
     return sorted({end - len(text[start:end].lstrip()) for start, end in spans if text[start:end].strip()})
 
 

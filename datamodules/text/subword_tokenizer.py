@@ -86,7 +86,7 @@ class SubwordTokenizer:
             UserError: if the tokenizer provides no offsets or lacks a special symbol.
         """
         backend = pretrained_tokenizer(name).backend_tokenizer
-        if cls.separators:
+        if cls.separators:  # of paragraphs and sentences
             backend.add_special_tokens([PARAGRAPH, SENTENCE])
         return cls(backend)
 
