@@ -44,7 +44,7 @@ def advantages(gained: Tensor, credit: Credit, advantage: Advantage) -> Tensor:
 
     - `greedy`: minus the value in the greedy text.
     - `leave_one_out`: minus the mean of the other samples (RLOO, arXiv 2402.14740).
-    - `group_mean`: minus the mean of all samples, itself included (Dr. GRPO, arXiv 2503.20783), which is
+    - `group_mean`: minus the mean of all samples, this one included (Dr. GRPO, arXiv 2503.20783), which is
       (K - 1) / K of `leave_one_out`.
     - `group`: the same, divided by the standard deviation over the samples (GRPO, arXiv 2402.03300).
 

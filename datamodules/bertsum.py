@@ -51,7 +51,7 @@ class SentenceData(EncoderData):
         vocab_size: int = 30_522,  # as BERT
         checkpoint: str | None = "minilm",
         max_source: int | None = None,
-        piece: int = 200,
+        piece: int = 200,  # as PreSumm's limit of a sentence
         **shared: Any,
     ) -> None:
         super().__init__(corpus, vocab_size, checkpoint, **shared)
@@ -131,7 +131,7 @@ class ExtractiveData(SentenceData):
         corpus: Corpus,
         vocab_size: int = 30_522,  # as BERT
         checkpoint: str | None = "minilm",
-        oracle_sentences: int | None = 3,
+        oracle_sentences: int | None = 3,  # as PreSumm
         oracle_stem: bool = True,
         oracle_counts: Literal["all", "set"] = "all",
         min_words: int = 0,

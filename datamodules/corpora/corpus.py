@@ -260,7 +260,7 @@ def _all_have_references(folder: Path) -> bool:
 
 
 def _report_skipped(name: str, folder: Path, skipped: list[dict[str, str]], on_bad_record: OnBadRecord) -> None:
-    """Warn about skipped records; a `UserError` with `raise`, which may read what a command with `skip` cached."""
+    """Warn about skipped records; raise a `UserError` if they must not be, as after a command with `skip`."""
     if not skipped:
         return
     examples = [f"{bad['where']}: {bad['problem']}" for bad in skipped[:3]]

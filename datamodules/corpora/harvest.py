@@ -230,7 +230,7 @@ def harvest(
 
 
 def _definitions(node: ast.AST, prefix: str) -> Iterable[tuple[str, str]]:
-    """Yield (NAME, "NAME: docstring") of functions, classes and methods that have prose, not of functions in functions.
+    """Yield (NAME, "NAME: docstring") of functions, classes and methods with prose, except those inside functions.
 
     `prefix` is the name of the class around `node`, with a dot.
     """

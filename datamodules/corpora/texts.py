@@ -203,7 +203,7 @@ class TextFolders(Corpus):
             try:
                 text, references = _read(path), list(map(_read, reference_paths))
                 if path.suffix == STORY:
-                    text, *highlights = text.split(HIGHLIGHT)  # the text ends at the first; one sentence each
+                    text, *highlights = text.split(HIGHLIGHT)  # the document, and one sentence each
                     references = [highlights, *references] if highlights else references  # a list of sentences
                 row = {"document": text, "summary": references}
             except UnicodeDecodeError as error:

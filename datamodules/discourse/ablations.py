@@ -151,7 +151,7 @@ def fit_to_size(codes: Tensor, size: int, half_width: int) -> Tensor:
     source_size, source_half = len(codes), codes.shape[1] // 2  # F and c
     source_edu = torch.arange(size) * min(source_size, size) // size  # floor(i F / E), or i if F > E, [E]
     column_edu = (torch.arange(size)[:, None] + torch.arange(-half_width, half_width + 1)).clamp(0, size - 1)
-    offset = source_edu[column_edu] - source_edu[:, None]  # stretching shortens distances, so at most b, [E, 2b + 1]
+    offset = source_edu[column_edu] - source_edu[:, None]  # distance of sources, at most that of EDUs, [E, 2b + 1]
     fitted = codes[source_edu[:, None], source_half + offset]  # [E, 2b + 1, R]
     return fitted * inside(size, half_width).unsqueeze(-1)
 

@@ -152,7 +152,7 @@ def nucleus_leaves(tree: Tensor, size: int) -> Tensor:
 
 
 def check_tree(tree: Tensor, size: int, relations: int) -> Tensor:
-    """Return nodes, in any order, unchanged if they are a binary tree over `size` EDUs; else raise ValueError."""
+    """Return nodes unchanged if they are a binary tree of `size` EDUs and `relations` relations; else ValueError."""
     num_nodes = max(0, size - 1)
     if tree.shape != (num_nodes, 5):
         raise ValueError(f"a binary tree over {size} EDUs has nodes [{num_nodes}, 5], got {list(tree.shape)}")
@@ -174,7 +174,7 @@ def check_tree(tree: Tensor, size: int, relations: int) -> Tensor:
 
 
 def random_ldd(size: int, band: int, relations: int, seed: int = 0) -> Tensor:
-    """Return a random LDD for E EDUs and R relations, float32 [E, 2b + 1, R], zero on the diagonal and outside.
+    """Return a random LDD of E EDUs, R relations and half-width b, float32 [E, 2b + 1, R], 0 at i = j and outside.
 
     Values in [0, 1) depend only on i, j, l and the seed, so they are equal in all documents and for all half-widths.
     """

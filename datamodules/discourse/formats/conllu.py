@@ -86,7 +86,7 @@ def _document(reading: _Reading) -> TreebankDocument:
         raise TreebankError(f"{location}: the words are blanked out; restore them with GUM's get_text.py")
     document = TreebankDocument(
         id=reading.id, text=reading.text, sentences=reading.sentences, tree=_tree(reading), genre=reading.genre,
-        edus=_split_at(reading.text, [start for start, _, _ in reading.edges]),
+        edus=_split_at(reading.text, [start for start, _, _ in reading.edges]),  # at their first characters
         paragraphs=_split_at(reading.text, reading.paragraphs),
     )  # fmt: skip
     return validate_document(document, reading.where)
