@@ -41,12 +41,13 @@ def parse(arguments: list[str]) -> None:
     corpus = parser.instantiate_classes(options).corpus
     from precis.discourse.parse import parse_corpus
 
-    if corpus is None:
+    if corpus is None:  # the inputs are text files, folders or standard input
         corpus = Texts(collect_texts(options.inputs, empty=True))  # blank texts are allowed: they are left out
     parse_corpus(corpus, options)
 
 
 def _parse_options() -> ArgumentParser:
+    """Return the parser of `precis parse`, which raises errors instead of exiting."""
     parser = ArgumentParser(prog="precis parse", description=parse.__doc__, exit_on_error=False)
     add = parser.add_argument
     add("inputs", nargs="*", type=str, help="text files, folders of .txt files; standard input if none")
@@ -55,7 +56,7 @@ def _parse_options() -> ArgumentParser:
     add("--out", type=Path | None, default=None, help="folder of parses, created if needed")
     add("--parser", type=str, default="default", help=PARSER_HELP)
     add("--language", type=str, default="en", help=LANGUAGE_HELP)
-    add("--rows", type=Literal["side", "nucleus"], default="side", help="which EDUs carry probability")  # see `Rows`
+    add("--rows", type=Literal["side", "nucleus"], default="side", help="which EDUs carry probability")  # see tree_ldd
     add("--band", type=PositiveInt, default=128, help="maximum distance in EDUs of stored relations")
     add("--split", type=str | None, default=None, help="split of the corpus; all splits by default")
     add("--batch_size", type=PositiveInt, default=16, help="maximum number of documents in a batch")
@@ -73,13 +74,13 @@ def _parse_options() -> ArgumentParser:
 
 
 def _corpus_as_option(arguments: list[str]) -> list[str]:
-    """Replace the name of a corpus or a data file, if it is the first argument, by the corresponding options."""
-    first, *options = arguments or ["-"]  # without arguments, standard input is read
+    """Replace a first argument that names a corpus or a data file by options for it; return other arguments as is."""
+    first, *options = arguments or ["-"]  # "-" stands for no arguments, which stay empty
     if first in datamodules.corpora.__all__:
         return [f"--corpus={first}", *options]
     if first.startswith("-") or not is_records(Path(first)):
         return arguments
-    return ["--corpus=Files", f"--corpus.test={first}", *options]  # as its only split
+    return ["--corpus=Files", f"--corpus.test={first}", *options]  # the file is the only split, `test`
 
 
 def score_parser(arguments: list[str]) -> None:

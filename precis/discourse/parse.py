@@ -36,7 +36,7 @@ _INTERRUPTED = 130  # exit status after Ctrl-C, as of a shell: 128 + SIGINT
 
 
 def task_of(shard: str | None) -> tuple[int, int]:
-    """Return the number of this task, from 1, and the number of tasks, by `--shard K/N` or else by a SLURM array."""
+    """Return this task's number, from 1, and the number of tasks, by `--shard K/N` or a SLURM array, else (1, 1)."""
     if shard is None:
         variables = ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX", "SLURM_ARRAY_TASK_COUNT")
         number, first, last, count = (int(os.environ.get(variable) or 0) for variable in variables)  # 0 if not set
@@ -59,8 +59,8 @@ def parse_corpus(corpus: Corpus, options: Namespace) -> None:
     shard = task_of(options.shard)  # this task's number and the number of tasks, which divide the documents
     cache = ParseCache(options.out)
     if not options.dry_run:
-        cache.prepare()  # fail before loading a model
-    parser = _load_and_announce(options.parser, options.rows, options.band)  # rows: EDUs with probability
+        cache.prepare()  # creates the folder; an error comes before the model is loaded
+    parser = _load_and_announce(options.parser, options.rows, options.band)  # rows: see `tree_ldd`
     documents = CorpusDocuments(
         corpus=corpus, cache_dir=default_cache(), splits=[options.split] if options.split else None,  # None: all splits
         on_bad_record=options.on_bad_record, num_proc=options.num_proc, language=options.language,
@@ -93,11 +93,11 @@ def _load_and_announce(name: str, rows: Rows, band: int) -> LightningModule:
 
 
 def _estimate(parser: LightningModule, data: ParsingData, options: Namespace) -> str:
-    """Parse the longest documents into a temporary cache; return a line of estimates. Changes `options` and `data`."""
+    """Parse a few documents into a temporary cache; return estimates. Sets `options.devices` and `data.max_batches`."""
     options.devices = 1  # the estimate is in hours of one device
     batches = data.predict_dataloader()  # loader of all batches, for their number of tokens
     data.max_batches = _SAMPLE_BATCHES  # of the next loader, and of the one that `_predict` uses
-    sample = data.predict_dataloader()
+    sample = data.predict_dataloader()  # the longest documents, which come first
     with TemporaryDirectory() as folder:
         cache = ParseCache(Path(folder))
         cache.prepare()
@@ -132,11 +132,11 @@ class ParseWriter(Callback):
 
     def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._writer = ShardWriter(self.cache, trainer.global_rank, **self.limits)
-        self._resources.callback(self._writer.flush)  # when the resources are closed, also after an exception
+        self._resources.callback(self._writer.flush)  # is called when prediction ends or fails
         self._progress = None
         if trainer.is_global_zero:
             self._progress = self._resources.enter_context(progress_bar())
-            tokens = getattr(trainer.predict_dataloaders, "tokens", None)  # of the batches of `ParsingData`
+            tokens = getattr(trainer.predict_dataloaders, "tokens", None)  # other loaders have no count
             self._task = self._progress.add_task("parsing tokens", total=tokens)
 
     def on_predict_batch_end(self, trainer, pl_module, outputs, batch, batch_idx, dataloader_idx=0) -> None:
@@ -165,19 +165,19 @@ def _predict(parser: LightningModule, data: ParsingData, writer: ParseWriter, op
         enable_progress_bar=False,
         enable_model_summary=False,
         use_distributed_sampler=False,  # `data` divides the documents among the ranks
-        inference_mode=False,  # but `torch.no_grad`, whose tensors can be changed in place later
+        inference_mode=False,  # but `torch.no_grad`: tensors of inference mode cannot be changed in place later
     )
     try:
         trainer.predict(parser, datamodule=data, return_predictions=False)
     except SystemExit:  # raised by Lightning on Ctrl-C
-        if not writer.interrupted:
+        if not writer.interrupted:  # after Ctrl-C, the caller exits once it has used the parses
             raise
     return "GPU" if trainer.strategy.root_device.type == "cuda" else "processor"
 
 
 def _report(documents: CorpusDocuments, data: ParsingData, missing: set[str], seconds: float) -> list[str]:
-    """Return lines with counts, speed and cache size; `missing` has keys of documents that this task had to parse."""
-    cache, keys = data.cache, data.task()  # keys of this task's documents in the cache
+    """Return lines with counts, speed and cache size; `missing` has the keys of documents that were to be parsed."""
+    cache, keys = data.cache, data.task()  # cache keys of the documents of this task (`--shard`)
     remaining = set(cache.missing(keys, deep=False))  # looked up, not read again and verified
     parsed = [key for key in keys if key in missing and key not in remaining]
     num_before = len(keys) - len(missing)
@@ -186,7 +186,7 @@ def _report(documents: CorpusDocuments, data: ParsingData, missing: set[str], se
         edus = sum(map(cache.size, parsed))
         speed = f"{60 * len(parsed) / seconds:,.1f} documents/min, {edus / seconds:,.0f} EDUs/s"
         lines.append(f"{counted(edus, 'EDU')} in {seconds:,.1f} s: {speed}")
-    if data.repeated:
+    if data.repeated:  # number of documents with the text of an earlier one
         lines.append(f"{counted(data.repeated, 'document')} with the text and the parse of another")
     skipped = [f"{record['where']} ({record['problem']})" for record in documents.skipped]
     for title, names in (("records left out", skipped), ("empty documents left out", data.empty)):
@@ -206,9 +206,9 @@ def show(options: Namespace) -> None:
         raise UserError(f"--show draws one document, and there are {len(texts)}; name one file")
     (document,) = documents_of(Texts(texts), options.language)
     band = options.band  # maximum distance in EDUs of two EDUs whose relations are kept
-    if options.heat_map is not None:  # a heat map has all pairs of EDUs, of which a text has at most as many as words
-        band = min(LARGEST_HEAT_MAP, len(length_words(document.text)))  # number of words
-    parser = _load_and_announce(options.parser, options.rows, band)  # rows: which EDUs carry probability
+    if options.heat_map is not None:  # a heat map shows all pairs of EDUs, and each EDU has a word
+        band = min(LARGEST_HEAT_MAP, len(length_words(document.text)))  # words, an upper bound on EDUs
+    parser = _load_and_announce(options.parser, options.rows, band)  # rows: see `tree_ldd`
     request, parse = parse_document(document, parser)  # the request has the text to which offsets refer
     draw(parse, request, options.svg, options.heat_map)
 
@@ -223,7 +223,7 @@ def parse_document(document: Document, parser: LightningModule) -> tuple[ParseRe
 
 def draw(parse: DiscourseParse, request: ParseRequest, svg: Path | None = None, png: Path | None = None) -> None:
     """Print the best tree in the width of the terminal; write it as SVG, and the heat map as PNG, if requested."""
-    texts = [request.text[start:end] for start, end in parse.edus.tolist()]
+    texts = [request.text[start:end] for start, end in parse.edus.tolist()]  # of EDUs, offsets in `request.text`
     tree = parse.best_tree()
     print(printable(draw_text(tree, texts, max(MIN_WIDTH, Console().width))))
     if svg is not None:
@@ -235,7 +235,7 @@ def draw(parse: DiscourseParse, request: ParseRequest, svg: Path | None = None, 
 
 
 def nucleus_probabilities(parse: DiscourseParse) -> torch.Tensor:
-    """Return p(EDU i is the nucleus of EDU j) under any relation, [E, E]; NaN more than `half_width` EDUs apart."""
+    """Return p(EDU i is the nucleus of EDU j), any relation, [E, E]; 0 for i = j, NaN beyond `half_width` EDUs."""
     size, half = parse.size, parse.half_width  # E, b
     pairs = torch.full((size, size), float("nan"))  # [E, E]
     row = torch.arange(size)[:, None].expand(-1, 2 * half + 1)  # [E, 2b + 1]: i
@@ -249,7 +249,7 @@ def nucleus_probabilities(parse: DiscourseParse) -> torch.Tensor:
 def heat_map(parse: DiscourseParse) -> Figure:
     """Return a heat map of `nucleus_probabilities`, nuclei as rows; pairs too far apart to be stored are gray."""
     side = min(20.0, 3 + parse.size / 8)  # inches: 1/8 for each EDU, and 3 for labels
-    figure = figures.new_figure(side + 1, side)
+    figure = figures.new_figure(side + 1, side)  # 1 inch for the color bar
     axes = figure.add_subplot()
     axes.set_facecolor("0.8")  # light gray, where values are NaN
     image = figures.heat_map(axes, nucleus_probabilities(parse).numpy(), vmin=0, vmax=1, cmap="viridis")

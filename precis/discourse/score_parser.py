@@ -34,7 +34,7 @@ VARIANTS = {"original": "original Parseval", "rst": "RST-Parseval"}
 
 
 def print_scores(options: Namespace, arguments: Sequence[str]) -> None:
-    """Print the scores of a parser, and with `--out`, write scores.json, which has the command too, and scores.md."""
+    """Print the scores of a parser; with `--out`, write scores.md, and scores.json with the command, `arguments`."""
     result = {"command": shlex.join(["precis", "score-parser", *arguments]), **score(options)}
     text = markdown_page(result)
     if options.out is not None:
@@ -63,7 +63,7 @@ def to_json_values(value: Any) -> Any:
 def gold_documents(
     path: Path, relations: Sequence[str], inventory: Inventory | None = None, language: str = "en"
 ) -> list[TreebankDocument]:
-    """Read a treebank, with binary trees and the coarse relations of `inventory`, by default the one that has these."""
+    """Read a treebank as binary trees with the coarse relations of `inventory`, by default the one with `relations`."""
     documents = read_treebank(path, language)
     if without_tree := [document.id for document in documents if document.tree is None]:
         more = f" and {len(without_tree) - 1} more have" if len(without_tree) > 1 else " has"
@@ -75,7 +75,7 @@ def gold_documents(
     if inventory is None:
         raise UserError(f"the parser's relations ({', '.join(relations)}) are none of {', '.join(INVENTORIES)}")
     coarse = coarsened(documents, inventory, where=str(path))
-    return [replace(document, tree=document.tree.binary()) for document in coarse if document.tree]  # all have one
+    return [replace(document, tree=document.tree.binary()) for document in coarse if document.tree]  # all have a tree
 
 
 def _from_text(document: TreebankDocument, language: str) -> TreebankDocument:
@@ -108,7 +108,7 @@ def score(options: Namespace) -> dict[str, Any]:
     """Return the content of scores.json: scores of a parser and right-branching trees, on gold EDUs and end to end."""
     parser = load_parser(options.parser)
     parser.to("cuda" if torch.cuda.is_available() else "cpu")
-    inventory = getattr(parser, "inventory", None)  # a right-branching parser has none
+    inventory = getattr(parser, "inventory", None)  # a right-branching parser has no inventory
     documents = gold_documents(options.treebank, parser.relations, inventory, options.language)
     gold = [document.tree for document in documents]
     parses = parsed(parser, [request_of(document) for document in documents], "gold EDUs")
@@ -121,9 +121,9 @@ def score(options: Namespace) -> dict[str, Any]:
         "documents": len(documents),
         "edus": sum(len(document.edus) for document in documents),
         "relations": len(parser.relations),
-        "level": LEVEL,
+        "level": LEVEL,  # of the intervals
         "resamples": resamples,
-        "decoding": getattr(getattr(parser, "reader", None), "decoding", None),  # only of a trained parser, as `mbr`
+        "decoding": getattr(getattr(parser, "reader", None), "decoding", None),  # `mbr`: minimum Bayes risk
         "gold_edus": {system: parseval(predicted, gold, resamples=resamples) for system, predicted in trees.items()},
         "end_to_end": _end_to_end(parser, documents, name, resamples, options.language),
     }
@@ -138,21 +138,21 @@ def name_of(parser: str) -> str:
 def baseline_trees(documents: Sequence[TreebankDocument], gold: Sequence[Tree], relations: Sequence[str]) -> list[Tree]:
     """Return right-branching trees with GUM's most frequent labels, or `gold`'s if `relations` are not those of GUM."""
     labels: dict[str, Label] = {}
-    if not {"elaboration", "joint"} <= set(relations):  # the default labels of `right_branching`
+    if not {"elaboration", "joint"} <= set(relations):  # in the default labels of `right_branching`, GUM's
         counts = Counter((span.nuclearity, span.relation) for tree in gold for span in tree.spans())
         most_frequent = counts.most_common(1)[0][0]
-        labels = {"within": most_frequent, "between": most_frequent}  # sentences
+        labels = {"within": most_frequent, "between": most_frequent}  # sentences: labels of nodes inside and above
     return [right_branching(document, **labels) for document in documents]
 
 
 def _end_to_end(
     parser: LightningModule, documents: Sequence[TreebankDocument], name: str, resamples: int, language: str
 ) -> dict[str, Any]:
-    """Return `segmentation_f1` and `parseval` of both systems from the text alone; the baseline has predicted EDUs."""
-    texts = [_from_text(document, language) for document in documents]  # below, `starts` matches EDUs by character
+    """Return `segmentation_f1` and `parseval` of parser and baseline, which has the parser's EDUs, from text alone."""
+    texts = [_from_text(document, language) for document in documents]  # gold sentences and paragraphs are replaced
     parses = parsed(parser, [request_of(text, edus=False) for text in texts], "text alone")
     starts = [(parse.edus[:, 0].tolist(), edu_starts(document)) for parse, document in zip(parses, documents)]
-    segmented = []  # the same documents with the predicted EDUs
+    segmented = []  # the same documents with predicted EDUs, for the baseline
     for text, parse in zip(texts, parses):
         segmented.append(replace(text, edus=[tuple(edu) for edu in parse.edus.tolist()], tree=None))
     gold = [document.tree for document in documents]
@@ -169,7 +169,7 @@ def _end_to_end(
 def intervals(
     sums: Tensor, score: Callable[[Tensor], Tensor], resamples: int = RESAMPLES, seed: int = 0
 ) -> list[Interval]:
-    """Return M scores, computed from counts that are summed over documents, with percentile bootstrap intervals.
+    """Return M scores, computed from counts summed over documents, with percentile bootstrap intervals at `LEVEL`.
 
     Args:
         sums: K counts for each of D documents, such as of correct and predicted spans, [D, K].
@@ -177,7 +177,7 @@ def intervals(
         resamples, seed: number of samples and seed of the bootstrap.
     """
     sums = sums.double()
-    samples = torch.from_numpy(resampled_sums(sums.numpy(), resamples, seed))  # [resamples, K]
+    samples = torch.from_numpy(resampled_sums(sums.numpy(), resamples, seed))  # sums of each sample, [resamples, K]
     sample_scores = score(samples).numpy()  # [resamples, M]
     results = []
     for value, column in zip(score(sums.sum(0)).tolist(), sample_scores.T):
@@ -193,12 +193,12 @@ def parseval(
     starts: Sequence[tuple[list[int], list[int]]] | None = None,
     resamples: int = RESAMPLES,
 ) -> dict[str, dict[str, Interval]]:
-    """Return Parseval by variant and level; `starts`: first characters of predicted and gold EDUs, None if the same."""
+    """Return Parseval by `VARIANTS` and `LEVELS`; `starts`: where predicted and gold EDUs begin, None if all agree."""
     table = {}
     for variant in VARIANTS:
-        counts = []  # of each document: nodes that match on each level, predicted nodes, gold nodes, [6]
+        counts = []  # of each document: matching nodes on the four levels, predicted nodes, gold nodes, [6]
         for index, (predicted, gold_tree) in enumerate(zip(trees, gold, strict=True)):
-            offsets = starts[index] if starts else ()  # two further arguments, or none
+            offsets = starts[index] if starts else ()  # two further arguments, or none for equal EDUs
             counts.append(parseval_counts(predicted.spans(), gold_tree.spans(), variant, *offsets))
         table[variant] = dict(zip(LEVELS, intervals(torch.stack(counts), parseval_scores, resamples)))
     return table
@@ -212,7 +212,7 @@ def edu_starts(document: TreebankDocument) -> list[int]:
 def segmentation(
     parses: Sequence[DiscourseParse], documents: Sequence[TreebankDocument], resamples: int = RESAMPLES
 ) -> Interval:
-    """Return F1 x 100 of the beginnings of EDUs, including beginnings of sentences."""
+    """Return F1 x 100 of the beginnings of EDUs, those inside sentences and those of sentences alike."""
     counts = []  # [D, 3]: correct, predicted and gold beginnings of each document
     for parse, document in zip(parses, documents, strict=True):
         predicted, gold = set(parse.edus[:, 0].tolist()), set(edu_starts(document))

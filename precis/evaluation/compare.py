@@ -90,18 +90,18 @@ def compare_runs(
     split: str | None = None,
     language: str | None = None,
 ) -> Comparison:
-    """Return what `precis compare` prints, for the values of its options; a `UserError` if runs cannot be compared."""
+    """Return the comparison that `precis compare` prints, by its options; a `UserError` if runs cannot be compared."""
     runs = read_all(paths, split, language or "en")  # adds ROUGE where there are no scores
-    if language is not None:
+    if language is not None:  # else recorded ROUGE stays
         for run in runs:
-            rescore(run, language)  # replaces recorded ROUGE
+            rescore(run, language)  # replaces ROUGE of all runs
     systems = systems_of(runs)
     index = comparisons.choose_baseline(systems, baseline)
     return comparisons.compare_systems(systems, comparisons.choose_measures(systems, metrics), index)
 
 
 def _source_texts(comparison: Comparison) -> tuple[dict[str, str], str | None]:
-    """Return documents by id from the corpus of one run (all have the same), and a warning if some are missing."""
+    """Return texts by id from the corpus of one run (all runs have these documents), and a warning if some lack."""
     run = next((run for system in comparison.systems for run in system.runs if run.config), None)
     if run is None:
         return {}, None
@@ -109,7 +109,7 @@ def _source_texts(comparison: Comparison) -> tuple[dict[str, str], str | None]:
     from precis.runs.run_folder import run_documents
 
     split = "val" if comparison.split == "val" else "test"  # `precis predict` reads the test split
-    folder = run.path if run.path.is_dir() else run.path.parent
+    folder = run.path if run.path.is_dir() else run.path.parent  # of a file in the run folder
     ids = {str(row["id"]) for row in run.rows}
     try:
         texts = {row["id"]: as_document(row).text for row in run_documents(folder, split) if row["id"] in ids}
@@ -123,7 +123,7 @@ def _source_texts(comparison: Comparison) -> tuple[dict[str, str], str | None]:
 
 
 def as_json(comparison: Comparison) -> dict[str, Any]:
-    """Return a comparison as plain values for `precis compare --json`; `scores` has the mean, tests etc. by measure."""
+    """Return a comparison as plain values for `precis compare --json`; `scores` has the fields of `Cell` by measure."""
     systems = []
     for system, cells in zip(comparison.systems, comparison.cells):
         runs = [{"path": str(run.path), "seed": run.seed} for run in system.runs]
@@ -142,7 +142,7 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
 def show(comparison: Comparison, notes: list[str], console: Console) -> None:
     """Print a block of lines for each system, a line for each measure, in columns that all blocks share."""
     headers = ["", "mean", "95 % interval", "difference", "p"]  # the first column has the names of measures
-    blocks = []  # a block for each system: a line for each measure, which is a list of columns
+    blocks = []  # a block for each system: a line for each measure, which is a list of texts by column
     for cells in comparison.cells:
         blocks.append([[name, *comparisons.cell_columns(cell)] for name, cell in zip(comparison.measures, cells)])
     widths = [max(map(len, column)) for column in zip(headers, *chain(*blocks))]  # over the lines of all blocks
@@ -187,22 +187,22 @@ class GroupedTable:
 def group_table(comparison: Comparison) -> GroupedTable:
     """Return the systems of a comparison as rows, sorted by their values of the config keys in which they differ."""
     systems = comparison.systems
-    differing = config_differences(systems)
-    # A fixed system, a file of outputs, has no config, so no values on axes; many axes are harder to read than names.
+    differing = config_differences(systems)  # values of all systems by config key
+    # No axes if a system is a file of outputs, which has no config, or if names are easier to read than many axes.
     has_axes = 0 < len(differing) <= MAX_KEYS_IN_NAME and not any(system.is_fixed for system in systems)
     axes = [short_key(key, set(differing)) for key in differing] if has_axes else ["system"]
     rows = []
     for index, (system, cells) in enumerate(zip(systems, comparison.cells)):
         labels = [format_value(values[index]) for values in differing.values()] if has_axes else [system.name]
         rows.append(_Row(system.name, labels, len(system.runs), cells))
-    # Rows are sorted axis by axis, and on each axis in the order in which its labels appear first.
+    # Rows are sorted by the first axis, then the next, each in the order in which its labels first appear.
     orders = [list(dict.fromkeys(column)) for column in zip(*(row.labels for row in rows))]
     rows.sort(key=lambda row: [order.index(label) for order, label in zip(orders, row.labels)])
     return GroupedTable(axes, comparison.measures, rows)
 
 
 def to_csv(table: GroupedTable, notes: Sequence[str]) -> str:
-    """Return a CSV line for each system, with each number of each measure in a column; `notes` are not written."""
+    """Return a CSV line for each system, with a column for each field of `Cell` and measure; `notes` are for LaTeX."""
     keys = [field.name for field in fields(Cell)]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -216,7 +216,7 @@ def to_csv(table: GroupedTable, notes: Sequence[str]) -> str:
 
 def to_latex(table: GroupedTable, notes: Sequence[str]) -> str:
     """Return a LaTeX table (booktabs), with a rule where the first axis changes, and notes as comments above it."""
-    best = table.best()  # {(row, column)}
+    best = table.best()  # (row, column) of the highest mean of each measure
     lines = [f"% {note}" for note in notes]
     lines.append(r"\begin{tabular}{" + "l" * len(table.axes) + "r" * (1 + len(table.measures)) + "}")  # 1 for seeds
     headers = [*table.axes, "seeds", *table.measures]
@@ -230,7 +230,7 @@ def to_latex(table: GroupedTable, notes: Sequence[str]) -> str:
             spread = rf"\pm {cell.spread:.2f}" if cell.spread is not None else ""
             mean = f"${cell.mean:.2f}{spread}$"
             text = rf"\textbf{{{mean}}}" if (row_number, column) in best else mean
-            texts.append(text + ("$^{*}$" if cell.significant else ""))  # the difference to the baseline
+            texts.append(text + ("$^{*}$" if cell.significant else ""))  # is the difference to the baseline
         shared = 0  # number of leading labels that equal those above and stay blank; the last label is always printed
         while shared < len(row.labels) - 1 and above and row.labels[shared] == above[shared]:
             shared += 1

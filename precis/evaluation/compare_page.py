@@ -29,14 +29,14 @@ def write_page(
     page, style, code = ((PAGE / f"compare.{kind}").read_text(encoding="utf-8") for kind in ("html", "css", "js"))
     page = page.replace("/*STYLE*/", style).replace("/*SCRIPT*/", code)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_file(path) as file:  # a model may write half of a surrogate pair, which UTF-8 cannot encode
+    with atomic_file(path) as file:  # half of a surrogate pair, which a model may write, becomes "?"
         file.write(page.replace("{DATA}", data.encode("utf-8", "replace").decode("utf-8")))
 
 
 def page_data(
     comparison: Comparison, notes: Sequence[str], max_documents: int, sources: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the data of the page as plain values; `sources` has texts by document id, which the browser escapes."""
+    """Return the data of the page, not escaped, as plain values; `sources` has texts of documents by id."""
     systems = []
     for system, cells in zip(comparison.systems, comparison.cells):
         runs = []
@@ -47,12 +47,12 @@ def page_data(
         significant = [cell.significant for cell in cells]
         systems.append({"name": system.name, "runs": runs, "cells": lines, "significant": significant})
     settings = [system.runs[0].setting for system in comparison.systems]  # values by config key; some lack a key
-    differing = config_differences(comparison.systems)  # shown as flags: strings as they are, other values as JSON
+    differing = config_differences(comparison.systems)  # values as in --key=value: strings as is, others as JSON
     return {
         "baseline": comparison.baseline,  # an index of `systems`
         "measures": comparison.measures,
         "systems": systems,
-        "how": list(notes),  # how the figures were computed
+        "how": list(notes),  # how the numbers were computed
         "curves": curves(comparison.systems),
         "distributions": {name: distribution(comparison, name) for name in comparison.measures},
         "differences": {key: [as_flag(setting.get(key, "–")) for setting in settings] for key in differing},
@@ -62,7 +62,7 @@ def page_data(
 
 
 def curves(systems: Sequence[System]) -> dict[str, list[dict[str, Any]]]:
-    """Return curves by logged name, one for each run: system, seed and at most `MAX_POINTS` points (step, value)."""
+    """Return curves by logged name, one for each run: index of the system, seed, up to `MAX_POINTS` (step, value)."""
     by_name: dict[str, list[dict[str, Any]]] = {}
     for index, system in enumerate(systems):
         for run in system.runs:
@@ -85,7 +85,7 @@ def distribution(comparison: Comparison, measure: str) -> dict[str, Any]:
 
 
 def _histograms(arrays: Sequence[np.ndarray]) -> dict[str, Any]:
-    """Return edges of common bins, and for each array the share of its values in each bin and its mean."""
+    """Return edges of common bins, and for the array of each system the share of values in each bin, and the mean."""
     finite = [array[np.isfinite(array)] for array in arrays]
     joined = np.concatenate(finite)
     low, high = (float(joined.min()), float(joined.max())) if len(joined) else (0.0, 1.0)
@@ -96,18 +96,18 @@ def _histograms(arrays: Sequence[np.ndarray]) -> dict[str, Any]:
 
 
 def chosen_documents(comparison: Comparison, max_count: int) -> list[int]:
-    """Return indices of up to `max_count` documents, evenly spaced from similar to different scores of systems."""
+    """Return up to `max_count` indices of documents, spread evenly over small and large differences of systems."""
     measure = comparison.measures[0]  # differences in the first measure count, of first runs, whose outputs are shown
     first_runs = [system.runs[0].measures[measure] for system in comparison.systems]
     scores = np.nan_to_num(np.stack(first_runs))  # [systems, N]; NaN, which has no rank, becomes 0
     ranking = np.argsort(scores.max(0) - scores.min(0), kind="stable")  # by the range of scores over systems
     if len(ranking) <= max_count:
         return list(range(len(ranking)))
-    return sorted(ranking[np.linspace(0, len(ranking) - 1, max_count).round().astype(int)].tolist())
+    return sorted(ranking[np.linspace(0, len(ranking) - 1, max_count).round().astype(int)].tolist())  # as in the corpus
 
 
 def document_data(comparison: Comparison, max_count: int, sources: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return up to `max_count` documents: id, source, references, and the output of each system's first run, scored."""
+    """Return up to `max_count` documents: id, text in `sources`, references, scored outputs of systems' first runs."""
     runs = [system.runs[0] for system in comparison.systems]
     documents = []
     for index in chosen_documents(comparison, max_count):

@@ -120,9 +120,9 @@ class System:
 
 
 def rescore(run: RunRecord, language: str) -> None:
-    """Replace the recorded ROUGE scores of a run by ROUGE with the word rules of another language (a code, as "de")."""
+    """Replace the recorded ROUGE of a run by ROUGE for another language (a code, as "de"), which defines words."""
     variants = ("rouge1", "rouge2", "rougeL", "rougeLsum")
-    records = [record for record in run.rows if record["references"]]
+    records = [record for record in run.rows if record["references"]]  # others have no ROUGE
     summaries, references = ([record[name] for record in records] for name in ("summary", "references"))
     for record, scores in zip(records, score_many(summaries, references, variants, language=language)):  # in [0, 1]
         percentages = {name: 100 * score.fmeasure for name, score in scores.items()}
@@ -153,7 +153,7 @@ def read_all(paths: Sequence[Path], split: str | None = None, language: str = "e
         if lacking := len(entries) - len(with_predictions):
             print(f"{path}: {lacking} of {len(entries)} points have no predictions yet, left out", file=sys.stderr)
         for run, label in with_predictions:
-            runs.setdefault(run.resolve(), _read_run(run, label, split, language))  # the first of duplicates stays
+            runs.setdefault(run.resolve(), _read_run(run, label, split, language))  # the first of equal runs
     run_by_split = {run.split: run for run in runs.values() if run.split is not None}
     if len(run_by_split) > 1:
         (first_split, first), (second_split, second), *_ = run_by_split.items()
@@ -184,7 +184,7 @@ def _shared_split(folders: Sequence[Path]) -> str:
 
 
 def _read_run(path: Path, label: str, split: str, language: str) -> RunRecord:
-    """Read a run folder or file of predictions; add ROUGE if it has no scores. `label` is as in `RunRecord`."""
+    """Read a run folder or file of predictions; add ROUGE if it has no scores. `label` is that in the run's sweep."""
     if not path.exists():
         raise UserError(f"{path}: no such folder; give a run, a sweep or a file of predictions")
     if path.is_dir():
@@ -194,12 +194,12 @@ def _read_run(path: Path, label: str, split: str, language: str) -> RunRecord:
         raise UserError(f"{path}: compare reads JSON Lines; give a .jsonl file with id, summary and references")
     else:
         predictions, folder = path, path.parent
-        # `precis baseline` may have written another file into the folder of a run.
+        # Other files in the folder of a run, such as those of `precis baseline`, are not of this run.
         is_of_run = path.name.startswith("predictions.") and (folder / "config.yaml").is_file()
         config = read_config(folder) if is_of_run else {}
     environment = folder / "environment.json"
     records = read_rows(predictions)
-    signatures = _signatures(scores=predictions, predictions=predictions) or {}  # `precis test` adds scores to them
+    signatures = _signatures(scores=predictions, predictions=predictions) or {}  # of scores in the file itself
     signatures = _add_evaluated(predictions, records, signatures)  # adds scores of `precis evaluate` to `records`
     if not any(record.get("scores") for record in records):
         signatures |= _add_rouge(predictions, records, language)
@@ -220,7 +220,7 @@ def _signatures(scores: Path, predictions: Path) -> dict[str, str] | None:
 
 
 def _add_evaluated(path: Path, records: list[dict[str, Any]], signatures: dict[str, str]) -> dict[str, str]:
-    """Add scores by `precis evaluate` to `records`, or replace scores without signature; return all signatures."""
+    """Add scores of `precis evaluate` to `records`; return all signatures, which include `signatures` of `records`."""
     scores_file = scores_path(path)
     if not scores_file.is_file():
         return signatures
@@ -241,16 +241,16 @@ def _add_evaluated(path: Path, records: list[dict[str, Any]], signatures: dict[s
             message = f"{scores_file}:{number}: no record with id and scores; run `precis evaluate` again"
             raise UserError(message) from None
         if record is not None:
-            recorded_scores = record.get("scores", {})
+            recorded_scores = record.get("scores", {})  # stay, unless they lack a signature
             missing = (name for name in numbers if name not in recorded_scores or name not in signatures)
             record["scores"] = recorded_scores | {name: numbers[name] for name in missing}
-    return evaluated | signatures  # recorded ones have precedence, as their scores
+    return evaluated | signatures  # recorded signatures have precedence, as their scores have
 
 
 def _add_rouge(path: Path, records: list[dict[str, Any]], language: str) -> dict[str, str]:
-    """Add ROUGE scores, computed as by `precis evaluate`, to the records of a file; return their signatures."""
+    """Add ROUGE, as of `precis evaluate`, to records of a file if all have references; return signatures by measure."""
     if not all(record["references"] for record in records):
-        return {}  # without any scores, length and repetition can still be compared
+        return {}  # no ROUGE; length and repetition can still be compared
     scores = score(read_predictions(path), ["rouge"], ScoreOptions(language=language))  # in the order of the records
     print(f"{path}: scored with ROUGE, since it had no scores", file=sys.stderr)
     for index, record in enumerate(records):
@@ -279,7 +279,7 @@ def systems_of(runs: Sequence[RunRecord]) -> list[System]:
     for run in runs:
         setting = json.dumps(run.setting, sort_keys=True) if run.config else str(run.path)
         groups.setdefault(setting, []).append(run)
-    systems = []  # without names, which depend on how all of them differ
+    systems = []  # without names, which tell how the systems differ
     for group in groups.values():
         same_seed_twice = len({run.seed for run in group}) < len(group)
         systems += [System("", [run]) for run in group] if same_seed_twice else [System("", group)]
@@ -289,7 +289,7 @@ def systems_of(runs: Sequence[RunRecord]) -> list[System]:
 
 
 def _align(first: RunRecord, run: RunRecord) -> None:
-    """Sort the records of `run` as in `first`; a `UserError` if documents or words of references differ."""
+    """Sort the records of `run` as in `first`; a `UserError` if documents, or references except sentences, differ."""
     by_id = {record["id"]: record for record in run.rows}
     expected = {record["id"] for record in first.rows}
     keys = [key for key in _differing_keys([first.setting, run.setting]) if key.startswith("data.")]
@@ -301,7 +301,7 @@ def _align(first: RunRecord, run: RunRecord) -> None:
             documents = f"{counted(len(missing), 'document')} of {complete.path}, such as {min(missing, key=str)!r}"
             raise UserError(f"{lacking.path}: no predictions of {documents}; {remedy}")
     run.rows = [by_id[record["id"]] for record in first.rows]
-    run.__dict__.pop("measures", None)  # the cached property has the former order
+    run.__dict__.pop("measures", None)  # values that `RunRecord.measures` cached have the former order
     for expected_record, record in zip(first.rows, run.rows):
         if _reference_words(expected_record["references"]) != _reference_words(record["references"]):
             name = record["id"]
@@ -327,12 +327,12 @@ def config_differences(systems: Sequence[System]) -> dict[str, list[Any]]:
 
 
 def _system_names(systems: Sequence[System]) -> list[str]:
-    """Return distinct names: labels in the sweep, or differing values of the configs, or names of folders and files."""
+    """Return names: labels in the sweep, differing config values, or names of paths; with the path if not distinct."""
     runs = [system.runs[0] for system in systems]  # the runs of a system differ only in their seed
     labels = [run.label for run in runs]
     if all(labels) and len(set(labels)) == len(labels):
         return labels
-    differing = config_differences(systems)
+    differing = config_differences(systems)  # by key; not in names if there are too many
     names = []
     for run in runs:
         parts = [f"{short_key(key, set(differing))}={format_value(run.setting.get(key))}" for key in differing]

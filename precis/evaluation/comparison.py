@@ -63,7 +63,7 @@ class Comparison:
 
 
 def compare_systems(systems: Sequence[System], measures: Sequence[str], baseline: int = 0) -> Comparison:
-    """Return means, intervals and tests (`precis.statistics.significance`) of systems over the same documents."""
+    """Return means, intervals and tests of systems over the same documents; `baseline` is the index of a system."""
     scores = [system.scores_by_run(measures) for system in systems]  # each [R runs, N documents, M measures]
     tests = _test_differences(systems, scores, measures, baseline)
     cells = []
@@ -71,7 +71,7 @@ def compare_systems(systems: Sequence[System], measures: Sequence[str], baseline
         system_cells = []
         intervals: Any = significance.system_interval(scores[index])  # means, lower and upper bounds, each [M]
         for column, (mean, low, high) in enumerate(zip(*intervals)):
-            means = system.means(measures[column])
+            means = system.means(measures[column])  # of each run
             spread = float(np.std(means, ddof=1)) if len(means) > 1 else None  # over seeds
             test = tests.get((index, column), {})  # none for the baseline
             system_cells.append(Cell(float(mean), number_or_none(low), number_or_none(high), spread, **test))
@@ -85,7 +85,7 @@ def _test_differences(
 ) -> dict[tuple[int, int], dict[str, Any]]:
     """Return the fields of `Cell` that compare systems with the baseline, by indices of system and measure.
 
-    `scores` has an array [R runs, N documents, M measures] for each system.
+    `scores` has an array [R runs, N documents, M measures] for each system. Fixed systems are files, without seeds.
     """
     others = [index for index in range(len(systems)) if index != baseline]
     tested = np.array([name not in DESCRIPTIVE for name in measures])  # [M]; for the others, no direction is better
@@ -96,12 +96,12 @@ def _test_differences(
         differences.append(significance.mean_difference(scores[index], scores[baseline], fixed))
         shared, _ = significance.keep_shared(scores[index], scores[baseline])  # [R, N, M], NaN in all runs if in one
         counts = (~np.isnan(shared[0])).sum(0)  # documents with scores in all runs, [M]; NaN is the same in each run
-        # Only a test between two fixed systems (without seeds) rests on documents alone, and needs many of them.
+        # A test needs two runs of each trained system; between fixed systems it needs many documents instead.
         documents_suffice = not all(fixed) or counts >= MIN_DOCUMENTS  # True, or [M]
         testable[row] = documents_suffice & all(system.is_fixed or len(system.runs) > 1 for system in pair)
 
     p_values = np.array([difference.p for difference in differences]).reshape(testable.shape)  # [others, M]
-    stars = significance.significant(np.where(tested, p_values, np.nan)) & testable  # Holm's correction for all tests
+    stars = significance.significant(np.where(tested, p_values, np.nan)) & testable  # Holm's correction; NaN: no test
     tests = {}
     for row, index in enumerate(others):
         for column in range(len(measures)):
@@ -112,9 +112,9 @@ def _test_differences(
 
 
 def _notes_on(systems: Sequence[System], measures: Sequence[str], documents: int) -> list[str]:
-    """Return caveats for the reader; a `UserError` if two runs have scores of a measure with different settings."""
+    """Return caveats, printed as notes; a `UserError` if two runs have scores of a measure with different settings."""
     notes, runs = [], [run for system in systems for run in system.runs]
-    scored = [name for name in measures if name not in DESCRIPTIVE]  # descriptive measures have no signature
+    scored = [name for name in measures if name not in DESCRIPTIVE]  # length and repetition have no signature
     unknown = [str(run.path) for run in runs if any(name not in run.signatures for name in scored)]
     if unknown:
         message = f"it is not recorded how the scores of {', '.join(unknown)} were computed"
@@ -140,7 +140,7 @@ def _notes_on(systems: Sequence[System], measures: Sequence[str], documents: int
 
 
 def _seed_notes(systems: Sequence[System], documents: int) -> list[str]:
-    """Return caveats on systems with too few seeds for a test, or without seeds if `documents` is too low a number."""
+    """Return caveats on trained systems with few seeds, and on fixed ones (files), also with too few `documents`."""
     if len(systems) < 2:  # nothing is compared
         return []
     notes = []
@@ -194,7 +194,7 @@ def cell_lines(cell: Cell) -> list[str]:
     spread = f" ± {cell.spread:.2f}" if cell.spread is not None else ""  # over seeds
     lines = [f"{cell.mean:.2f}{spread}", _interval(cell.low, cell.high, "")]
     if cell.difference is not None:
-        bounds = _interval(cell.difference_low, cell.difference_high, "+")  # "+": with signs
+        bounds = _interval(cell.difference_low, cell.difference_high, "+")  # "+": with signs; "" for a single document
         lines.append(f"{cell.difference:+.2f} {bounds}{' *' if cell.significant else ''}".rstrip())
     if cell.p is not None:
         lines.append(f"p {significance.format_p(cell.p)}")
@@ -212,13 +212,13 @@ def cell_columns(cell: Cell) -> list[str]:
 
 
 def how_computed(comparison: Comparison) -> list[str]:
-    """Return the lines below the table: documents, intervals and tests, scores of the first sentence, and caveats."""
+    """Return the lines below the table: documents, intervals and tests, ROUGE of first sentences, and caveats."""
     split = f"the {comparison.split} split" if comparison.split else "a split that was not recorded"
     lines = [
         f"{counted(comparison.documents, 'document')} of {split}; in brackets 95 % intervals "
         "over seeds and documents (Student's t); ± the standard deviation over seeds"
     ]
-    tested = [name for name in comparison.measures if name not in DESCRIPTIVE]
+    tested = [name for name in comparison.measures if name not in DESCRIPTIVE]  # where higher is better
     untested = [name for name in comparison.measures if name in DESCRIPTIVE]
     comparisons = len(comparison.systems) - 1
     if comparisons and tested:
@@ -230,6 +230,6 @@ def how_computed(comparison: Comparison) -> list[str]:
         )
     if comparisons and untested:
         lines.append(f"{' and '.join(untested)}: no direction is better, so there is no *")
-    leads = [run.lead for system in comparison.systems for run in system.runs if run.lead]
+    leads = [run.lead for system in comparison.systems for run in system.runs if run.lead]  # scores of lead-1
     lines += [describe_lead(lead) for lead in leads[:1]]  # the first sentences have the same scores in all runs
     return lines + [f"note: {note}" for note in comparison.notes]

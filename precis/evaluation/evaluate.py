@@ -39,7 +39,7 @@ def evaluate(arguments: list[str]) -> None:
     targets = _targets(options)  # checked before scoring, which may take an hour
     digests = {path: file_digest(path) for path in targets}  # before reading: a file may change during an hour
     by_file = {path: _read(options, path) for path in targets}
-    predictions = _name_systems(by_file) if len(by_file) > 1 else list(*by_file.values())  # of the only file
+    predictions = _name_systems(by_file) if len(by_file) > 1 else list(*by_file.values())  # those of the only file
     score_options = ScoreOptions(**{name: options[name] for name in ScoreOptions.__dataclass_fields__})
     evaluated = evaluate_predictions(predictions, options.metrics, score_options, options.resamples, options.seed)
     uneven = uneven_systems(predictions)  # a note if systems summarize different documents, else None
@@ -52,7 +52,7 @@ def evaluate(arguments: list[str]) -> None:
         "seed": options.seed,
         "scores": evaluated.means,
         "left_out": evaluated.left_out,
-        "lead1": _lead(predictions, targets, score_options),
+        "lead1": _lead(predictions, targets, score_options),  # ROUGE of first sentences
         "notes": [uneven] if uneven else [],
     }
     start = 0  # index of the file's first output in `predictions`
@@ -73,19 +73,19 @@ def evaluate(arguments: list[str]) -> None:
 
 
 def _lead(predictions: Sequence[Prediction], paths: Collection[Path], options: ScoreOptions) -> dict[str, float]:
-    """Return ROUGE of first sentences (lead-1), recorded or computed; empty unless ROUGE's options are the defaults."""
+    """Return ROUGE of first sentences (lead-1), recorded or computed; empty unless `ROUGE_OPTIONS` are the defaults."""
     if any(getattr(options, name) != getattr(ScoreOptions(), name) for name in ROUGE_OPTIONS):
         return {}
     recorded = recorded_results(next(iter(paths))).get("lead1")  # all files are about the same documents
-    if recorded and options.language == "en":  # the words of ROUGE depend on the language
+    if recorded and options.language == "en":  # in other languages, ROUGE has other words
         return recorded
-    # By id, so that a document is scored once though several systems summarize it; one part (paragraph) has all of it.
+    # By id, so that a document of several systems is scored once; its sentences are passed as a single part.
     by_id = {p.id: Document(p.id, [p.document], p.references) for p in predictions if p.document is not None}
     return lead_scores(by_id.values(), options.language)
 
 
 def _targets(options: Namespace) -> dict[Path, Path]:
-    """Return the file of scores to write by file of summaries; a `UserError` if one is missing or cannot be written."""
+    """Return the file of scores by file of summaries; a `UserError` if summaries are missing or scores not writable."""
     paths = [Path(name) for name in options.files]
     if options.out and len(paths) > 1:
         raise UserError("--out names one file of scores; leave it out, to write scores beside each file")
@@ -101,7 +101,7 @@ def _targets(options: Namespace) -> dict[Path, Path]:
 
 
 def _name_systems(by_file: Mapping[Path, Sequence[Prediction]]) -> list[Prediction]:
-    """Return the checked outputs of several files; an output without a system gets the name of its file."""
+    """Return the outputs of several files, ids and documents checked; the file's name replaces a missing system."""
     predictions = []
     for path, file_predictions in by_file.items():
         name = path.name.split(".")[0]  # without suffixes, as of `led.scores.jsonl`
@@ -143,12 +143,9 @@ def evaluate_predictions(
 
     Args:
         predictions: outputs with references and documents, as far as the metrics need them.
-        metrics: comma-separated names; None for all that can be computed.
+        metrics: comma-separated names, a `UserError` if one is unknown or cannot be computed; None for all that can.
         options: settings of the metrics.
         resamples, seed: number of bootstrap samples, and the seed by which they are drawn.
-
-    Raises:
-        UserError: for an unknown metric, or one that cannot be computed.
     """
     names, left_out = _choose(metrics, predictions, options)
     scores = score(predictions, names, options)
@@ -169,7 +166,7 @@ def _parser() -> ArgumentParser:
     add("--fields", type=FieldNames, default=FieldNames())
     splitter_help = "sentence splitter for strings: lines takes each line as a sentence, as rouge-score does; auto is "
     splitter_help += "lines for strings with several lines, and otherwise detects which of the other two applies"
-    add("--splitter", type=Splitter, default="auto", help=splitter_help)  # the other two are sentencex and tokenized
+    add("--splitter", type=Splitter, default="auto", help=splitter_help)  # besides lines, auto: sentencex, tokenized
     add("--separator", type=str | None, default=None, help="separator of the sentences in a string, such as <q>")
     parser.add_class_arguments(ScoreOptions, None)  # a flag for each field; None: without a prefix
     add("--resamples", type=PositiveInt, default=statistics.RESAMPLES, help="number of resamples of the bootstrap")
@@ -180,7 +177,7 @@ def _parser() -> ArgumentParser:
 
 
 def _read(options: Namespace, path: Path) -> list[Prediction]:
-    """Read a file of outputs with references and sources, as the options of `precis evaluate` say."""
+    """Read a file of outputs with references and sources, according to the options of `precis evaluate`."""
     if options.documents and options.run:
         raise UserError("--documents and --run both name the sources; give one of them")
     predictions = output_files.read_predictions(
@@ -196,7 +193,7 @@ def _read(options: Namespace, path: Path) -> list[Prediction]:
 def _choose(
     requested: str | None, predictions: Sequence[Prediction], options: ScoreOptions
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the metrics to compute, and why each other one cannot be; a `UserError` if that one is requested."""
+    """Return metrics to compute, and reasons why others cannot be, by name; a `UserError` if these are `requested`."""
     names = list(METRICS) if requested is None else _names(requested)
     if not names:
         raise UserError(f"--metrics {requested!r} names no metric; there are {', '.join(METRICS)}")
@@ -211,7 +208,7 @@ def _choose(
 
 
 def counts(predictions: Sequence[Prediction]) -> dict[str, Any]:
-    """Return the numbers of outputs, documents and empty outputs, and the names of the systems."""
+    """Return the numbers of outputs (summaries), documents and empty outputs, and the names of the systems."""
     return {
         "summaries": len(predictions),
         "documents": len({prediction.id for prediction in predictions}),
@@ -233,7 +230,7 @@ def _means(
             if column.corpus is not None:  # such as BLEU, whose score of a corpus is not a mean
                 interval = corpus_interval(column.corpus, indices, resamples, seed)
             numbers = dict(zip(("mean", "low", "high"), map(statistics.number_or_none, interval)))
-            documents = int((~np.isnan(column.values[indices])).sum())
+            documents = int((~np.isnan(column.values[indices])).sum())  # number of documents with a score
             entry = {"system": system, "measure": measure, **numbers, "documents": documents}
             means.append(entry | {"signature": column.signature})
     return means

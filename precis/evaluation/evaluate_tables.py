@@ -19,7 +19,7 @@ _MAX_COLUMNS = 8  # measures in the single table, so that it fits a terminal
 def show(result: Mapping[str, Any], console: Console) -> None:
     """Print the results of `evaluate` as tables."""
     name = ", ".join(result["files"])
-    if len(result["systems"]) > _MAX_TABLES:  # `scores` has an entry for each system and measure
+    if len(result["systems"]) > _MAX_TABLES:  # then a line each; `scores` is by system and measure
         _show_ranking(result["scores"], name, console)
     else:
         for system in result["systems"] or [None]:  # None: the outputs name no system
@@ -38,7 +38,7 @@ def show(result: Mapping[str, Any], console: Console) -> None:
     for score in result["scores"]:
         measures.setdefault(score["signature"].partition("|")[2], {})[score["measure"]] = None
     signatures = [f"{','.join(names)}|{settings}" for settings, names in measures.items()]
-    print("signatures", *signatures, sep="\n  ")  # rich would wrap them; users copy them
+    print("signatures", *signatures, sep="\n  ")  # not by rich, whose line breaks would be copied, too
     for metric, reason in result["left_out"].items():
         print(f"left out: {metric}: {reason}")
     for note in result["notes"]:
@@ -46,7 +46,7 @@ def show(result: Mapping[str, Any], console: Console) -> None:
     print(f"scores of every document: {', '.join(result['scores_files'])}")
     if result["lead1"]:  # scores of first sentences, for comparison
         print(describe_lead(result["lead1"]))
-    files = result["files"]  # `precis compare` reads JSON Lines with one system, or none that is named, per file
+    files = result["files"]  # `precis compare` reads JSON Lines with at most one named system per file
     if all(file.endswith(".jsonl") for file in files) and len(result["systems"]) in (0, len(files)):
         print(f"next: {shlex.join(['precis', 'compare', *files, '--html', 'page.html'])}")
 
@@ -69,7 +69,7 @@ def _show_ranking(scores: list[dict[str, Any]], title: str, console: Console) ->
 
     def rank(system: str) -> float:
         mean = means[system][measures[0]]
-        return math.inf if mean is None else -mean
+        return math.inf if mean is None else -mean  # the highest first, None last
 
     for system in sorted(means, key=rank):
         table.add_row(Text(one_line(system)), *(_number(means[system][name]) for name in measures[:_MAX_COLUMNS]))

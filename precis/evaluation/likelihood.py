@@ -37,7 +37,7 @@ from precis.statistics.significance import format_p, paired_difference, signific
 def document_nll(run: Run, split: str) -> dict[str, float]:
     """Return the negative log-likelihood of each document's first reference in nats per token, by document id.
 
-    The run must have batches of one document, see `load`. A `UserError` if the model has no loss term `nll`.
+    Batches must have one document (see `load`), as the loss is a mean. A `UserError` if it has no term `nll`.
     """
     loader = run.data.val_dataloader() if split == "val" else run.data.test_dataloader()
     values = {}
@@ -57,11 +57,11 @@ def load(folder: Path, change: str) -> Run:
     part, _, name = key.partition(".")
     if not (separator and name and part in ("data", "model")):
         raise UserError(f"--change {change}: expected data.NAME=VALUE, model.NAME=VALUE, or - for no change")
-    if part == "data" and name in LINKED:
+    if part == "data" and name in LINKED:  # copied from an argument of the model
         raise UserError(f"--change {change}: the data takes {name} from the model; give model.{LINKED[name]}")
     if key == "data.eval_batch_size":
         raise UserError(f"--change {change}: documents are scored one by one; leave it out")
-    changes = {name: yaml.safe_load(value)}  # a value as in a config: a number, true, null, a list ...
+    changes = {name: yaml.safe_load(value)}  # as in a config: a number, true, null, a list ...
     if part == "model":
         return load_run(folder, model_changes=changes, eval_batch_size=1)
     return load_run(folder, eval_batch_size=1, **changes)
@@ -97,12 +97,12 @@ def compare(systems: Sequence[Sequence[dict[str, float]]], names: Sequence[str])
         if any(sorted(values) != ids for values in runs):
             raise UserError(f"{name}: scored on other documents than {names[0]}; give both the same corpus")
     seeds = max(map(len, systems))
-    repeated = (runs if len(runs) > 1 else list(runs) * seeds for runs in systems)
+    repeated = (runs if len(runs) > 1 else list(runs) * seeds for runs in systems)  # a single run, for each seed
     scores = np.array([[[run[id] for id in ids] for run in runs] for runs in repeated])  # [systems, R, N]
     counts = counted(len(ids), "document") + (f", {seeds} seeds" if seeds > 1 else "")
     lines = [f"{name}: {values.mean():.4f} nats per token, {counts}" for name, values in zip(names, scores)]
     scores = np.moveaxis(scores, 0, -1)  # [R, N, systems], since the tests treat the last axis as measures
-    differences = paired_difference(scores[..., 1:], scores[..., :1])
+    differences = paired_difference(scores[..., 1:], scores[..., :1])  # five numbers for each system but the first
     stars = significant(differences.p) & (seeds > 1)
     for number, (mean, low, high, p, detectable, star) in enumerate(zip(*differences, stars), start=1):
         lines[number] += f"; difference {mean:+.4f} [{low:+.4f}, {high:+.4f}], p {format_p(p)}{' *' if star else ''}"
@@ -127,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise UserError(f"--change has {entries} for {counted(len(options.systems), 'system')}; give one for each")
         names = [system if change == "-" else f"{system} {change}" for system, change in zip(options.systems, changes)]
         runs = [runs_of(system) for system in options.systems]
-        repeated = [(name, list(by_seed)) for name, by_seed in zip(names, runs) if len(by_seed) > 1]
+        repeated = [(name, list(by_seed)) for name, by_seed in zip(names, runs) if len(by_seed) > 1]  # (name, seeds)
         for name, seeds in repeated:
             first_name, first_seeds = repeated[0]
             if seeds != first_seeds:

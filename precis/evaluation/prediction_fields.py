@@ -68,7 +68,7 @@ def bad_record(where: str, problem: str, remedy: str) -> UserError:
 
 
 def read_id(row: Row, where: str, names: FieldNames) -> str:
-    """Return the id of a record; there is no default, since line numbers would be wrong in files that omit records."""
+    """Return the id of a record, which it must have: line numbers would not match files that leave documents out."""
     if row.get(names.id) is None:
         problem = f"it has no id, field {names.id!r} (there are: {_fields(row)})"
         raise bad_record(where, problem, "give it one, or name the field with --fields.id")
@@ -126,14 +126,14 @@ def read_system(row: Row, where: str, names: FieldNames) -> str | None:
 
 
 def _checked_value(row: Row, where: str, name: str, flag: str, kind: str, fits: Callable[[Any], bool]) -> Any:
-    """Return the value of field `name`, or raise an error with its `kind` and `--fields.FLAG` unless it `fits`."""
+    """Return the value of field `name`; a `UserError` with place `where` unless it `fits`, that is, it is a `kind`."""
     if row.get(name) is None:
         remedy = f"name the right one with --fields.{flag}"
         raise bad_record(where, f"it has no value in field {name!r} (there are: {_fields(row)})", remedy)
     if not fits(row[name]):
         raise bad_record(where, f"field {name!r} is not {kind}", f"fix it, or name another with --fields.{flag}")
     if not _is_utf8(row[name]):
-        raise bad_record(where, f"field {name!r} has half of a surrogate pair, which is not text", "fix it")  # "\ud800"
+        raise bad_record(where, f"field {name!r} has half of a surrogate pair, which is not text", "fix it")  # \ud800
     return row[name]
 
 
@@ -154,7 +154,7 @@ def _are_texts(value: Any) -> bool:
 
 
 def _is_utf8(value: str | list) -> bool:
-    """Return whether all strings can be written as UTF-8; half of a surrogate pair, as in JSON, cannot."""
+    """Return whether all strings can be written as UTF-8; half of a surrogate pair, which JSON allows, cannot."""
     if isinstance(value, list):
         return all(map(_is_utf8, value))
     try:

@@ -80,7 +80,7 @@ def read_predictions(
 
 
 def with_run_documents(predictions: list[Prediction], run: str, split: str) -> list[Prediction]:
-    """Add the sources in the corpus of a run to outputs; a `UserError` if the corpus lacks a document."""
+    """Return outputs with their sources, from a split of a run's corpus; a `UserError` if it lacks a document."""
     from datamodules.corpora.corpus import as_document  # these import torch and Lightning
     from precis.runs.run_folder import run_documents
 
@@ -114,17 +114,17 @@ def _read_lines(path: Path) -> list[str]:
         line = content.count(b"\n", 0, error.start) + 1
         problem = f"not UTF-8 (byte 0x{content[error.start]:02x})"
         raise bad_record(f"{path}:{line}", problem, "convert the file (iconv -f latin1 -t utf-8)") from None
-    return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]  # no line after the last LF
+    return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]  # after a last LF comes no line
 
 
 def _read_record(row: Row, where: str, names: FieldNames, splitter: SentenceCutter) -> Prediction:
-    """Return the checked output of a record from file and line `where`, in sentences; `split` names their splitter."""
+    """Return the checked output of a record at `where` (FILE:LINE); its `split` is the sentence splitter or "given"."""
     name = prediction_fields.read_id(row, where, names)
     where = f"{where} (id {name!r})"
     summary = prediction_fields.read_summary(row, where, names)
     # References may come from another file, and some measures need none.
     references = prediction_fields.read_references(row, where, names) if row.get(names.references) is not None else []
-    has_strings = any(isinstance(text, str) for text in (summary, *references))  # to split; lists have sentences
+    has_strings = any(isinstance(text, str) for text in (summary, *references))  # else lists of sentences: no splitter
     return Prediction(
         id=name, where=where, summary=splitter(summary), references=[splitter(text) for text in references],
         document=prediction_fields.read_document(row, where, names, splitter.language),
@@ -161,7 +161,7 @@ def _values_of_other_file(
                 values[name] = prediction_fields.read_references(row, where, names)
             else:
                 values[name] = prediction_fields.read_document(row, where, names, language)
-            if values[name] is None:
+            if values[name] is None:  # only `read_document` returns None
                 problem = f"it has no value in field {names.document!r}"
                 raise bad_record(where, problem, "name the right one with --fields.document")
         return _by_id(predictions, values, str(path))
@@ -171,7 +171,7 @@ def _values_of_other_file(
         remedy = "they belong together line by line, so leave a line empty where a system wrote nothing"
         raise UserError(f"{path}: {counts}; {remedy}")
     for number, line in enumerate(lines, start=1):
-        if not line.strip():
+        if not line.strip():  # an output may be empty, but its reference and document not
             problem = f"the {kind.removesuffix('s')} is empty"
             raise bad_record(f"{path}:{number}", problem, "give it text, or leave the line out of all files")
     if kind == "references":
@@ -194,7 +194,7 @@ def check_documents(predictions: list[Prediction]) -> None:
 
 
 def check_ids(predictions: list[Prediction]) -> None:
-    """Raise a `UserError` with both places if two outputs of a system have the same id."""
+    """Raise a `UserError` that names both lines if two outputs of a system have the same id."""
     places: dict[tuple[str | None, str], str] = {}  # file and line by system and id
     for prediction in predictions:
         system_and_id = (prediction.system, prediction.id)

@@ -91,7 +91,7 @@ def score(predictions: Sequence[Prediction], metrics: Iterable[str], options: Sc
     """Return the scores of all outputs by measure; a metric, such as `rouge`, has one or more measures (`rouge1`, ...).
 
     Metrics are keys of `METRICS` or import paths. Empty outputs score 0 in comparisons with references or sources, and
-    have no score of novelty, copying or repetition. A `UserError` if an output lacks references that a metric needs.
+    have NaN for novelty, copying and repetition. A `UserError` if an output lacks references that a metric needs.
     """
     metrics, scores = list(metrics), {}
     if any(metric in NEED_REFERENCES for metric in metrics):
@@ -147,7 +147,7 @@ def _bertscore(predictions: Sequence[Prediction], options: ScoreOptions) -> dict
 
 
 def _summac(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
-    """Return SummaC x 100 (Laban et al. 2022): SummaC-Conv with weights in `summac_conv`, SummaC-ZS without."""
+    """Return SummaC x 100 (Laban et al. 2022): SummaC-Conv if `summac_conv` names its weights, else SummaC-ZS."""
     from lightning_modules.metrics.summac import EntailmentModel, SummaCConv, summac_scores  # imports torch
 
     model = EntailmentModel(options.summac_model, options.batch_size, device=_device(options))
@@ -158,12 +158,12 @@ def _summac(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[st
 
 
 def _consistency(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
-    """Return scores x 100 of summaries by a classifier of pairs (source, claim), such as MiniCheck."""
+    """Return scores x 100 of summaries by a classifier of pairs (chunk of the source, claim), such as MiniCheck."""
     from lightning_modules.metrics.pair_classifier import CHUNK_WORDS, ConsistencyModel  # imports torch
 
     model = ConsistencyModel(options.consistency_model, options.batch_size, device=_device(options))
     values = _score_in_parts("consistency", predictions, model.scores)
-    supported_class = model.class_names[model.supported]  # whose probability is the score
+    supported_class = model.class_names[model.supported]  # class whose probability is the score
     settings = f"model:{options.consistency_model}|class:{supported_class}|chunk:{CHUNK_WORDS}"
     return {"consistency": _our_scores("consistency", values, predictions, settings)}
 
@@ -175,7 +175,7 @@ def _score_in_parts(
     values: list[float] = []
     with progress_bar() as progress:
         for start in progress.track(range(0, len(predictions), DOCUMENTS_AT_A_TIME), description=name):
-            part = predictions[start : start + DOCUMENTS_AT_A_TIME]  # a corpus may have millions of sentence pairs
+            part = predictions[start : start + DOCUMENTS_AT_A_TIME]  # bounds memory, which grows with sentence pairs
             values += scorer([prediction.summary for prediction in part], [p.document for p in part])
     return [100 * value for value in values]
 
@@ -263,7 +263,8 @@ def is_plug_in(name: str) -> bool:
 def plug_in_scores(path: str, predictions: Sequence[Prediction]) -> dict[str, Scores]:
     """Return the scores of all summaries by a user's class (see `Metric`), under the name of its measure.
 
-    The class is named by its import path, also of a module in the working folder, and constructed without arguments.
+    The class is named by its import path, also of a module in the working folder (the commands add it to `sys.path`),
+    and constructed without arguments.
     A `UserError` if there is no such class, or it returns anything but a number for each summary.
     """
     module, _, name = path.rpartition(".")
@@ -283,5 +284,5 @@ def plug_in_scores(path: str, predictions: Sequence[Prediction]) -> dict[str, Sc
     if values.shape != (len(predictions),):
         count = f"{len(values)} scores" if values.ndim == 1 else f"an array of shape {values.shape}"
         raise UserError(f"--metrics {path}: {count} for {len(predictions)} summaries; return a number per summary")
-    measure, settings = getattr(metric, "name", name.lower()), getattr(metric, "signature", "unknown")  # are optional
-    return {measure: Scores(values, f"{measure}|{path}|{settings}|split:{_splitter(predictions)}")}  # its signature
+    measure, settings = getattr(metric, "name", name.lower()), getattr(metric, "signature", "unknown")  # or defaults
+    return {measure: Scores(values, f"{measure}|{path}|{settings}|split:{_splitter(predictions)}")}  # and signature

@@ -33,13 +33,13 @@ def read_json(path: Path, **types: Any) -> dict[str, Any]:
 
 
 def _has_type(value: Any, kind: Any) -> bool:
-    """Return whether a value of JSON has a type, which may be a union, or a list or dictionary with types of parts."""
+    """Return whether a JSON value has a type: a class, a union, or, for all parts, `list[T]` or `dict[str, T]`."""
     origin, parts = get_origin(kind) or kind, get_args(kind)  # list and (int,) of list[int]
     if origin is UnionType:
         return any(_has_type(value, part) for part in parts)
     if not isinstance(value, origin) or (origin is int and isinstance(value, bool)):  # a bool is an int in Python
         return False
-    if origin is dict and parts:
+    if origin is dict and parts:  # keys are strings in JSON
         return all(_has_type(part, parts[1]) for part in value.values())
     if origin is list and parts:
         return all(_has_type(part, parts[0]) for part in value)
@@ -54,11 +54,11 @@ def folder_beside(path: Path, name: object) -> Path:
 
 
 def read_yaml(path: Path, no_mapping: str = NO_CONFIG) -> dict[str, Any]:
-    """Return the mapping in a YAML file; a `UserError` has the line of a mistake, or the text `no_mapping`."""
+    """Return the mapping in a YAML file; a `UserError` with the line of a mistake, or for no mapping, `no_mapping`."""
     try:
         content = load_yaml(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)  # errors of `load_yaml` have no place
+        mark = getattr(error, "problem_mark", None)  # errors that `load_yaml` makes have no line
         line = f":{mark.line + 1}" if mark is not None else ""
         raise UserError(f"{path}{line}: no YAML ({getattr(error, 'problem', None) or error}); fix it") from None
     except UnicodeDecodeError as error:
@@ -69,13 +69,13 @@ def read_yaml(path: Path, no_mapping: str = NO_CONFIG) -> dict[str, Any]:
 
 
 def load_yaml(text: str) -> Any:
-    """Return the value of a YAML text; a `YAMLError` if its aliases unfold to more values than any config has."""
+    """Return the value of a YAML text; a `YAMLError` if it has more than `MOST_VALUES` values, aliases expanded."""
     try:
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
         if node is None:
             return None
-        if _unfolded_size(node, {}) > MOST_VALUES:  # before merge keys (<<) copy what they name
+        if _unfolded_size(node, {}) > MOST_VALUES:  # counted before aliases and merge keys (<<) are copied
             raise yaml.YAMLError(f"its aliases (*name) unfold to more than {MOST_VALUES:,} values; write them out")
         return loader.construct_document(node)
     # nested too deeply, an invalid number or date, or a tag that does not fit the value
@@ -84,12 +84,12 @@ def load_yaml(text: str) -> Any:
 
 
 def _unfolded_size(node: Any, sizes: dict[int, float]) -> float:
-    """Return how many values a YAML node has with aliases expanded, to limit memory; `sizes` keeps it by node `id`."""
+    """Return the number of values in a YAML node with aliases expanded, to limit memory; `sizes` caches it by `id`."""
     if isinstance(node, tuple):  # a key with its value
         return sum(_unfolded_size(part, sizes) for part in node)
     if isinstance(node, yaml.ScalarNode):
         return 1
     if id(node) not in sizes:  # a node with many aliases is counted once
-        sizes[id(node)] = math.inf  # until it is known: a node that contains itself has no end
+        sizes[id(node)] = math.inf  # replaced below, unless the node contains itself and has no end
         sizes[id(node)] = 1 + sum(_unfolded_size(part, sizes) for part in node.value)
     return sizes[id(node)]

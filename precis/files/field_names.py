@@ -40,8 +40,8 @@ class FieldMap:
 
 
 def guess_fields(row: Mapping[str, Any], where: str) -> FieldMap:
-    """Return which fields of a record hold document, reference and id, and their layout; a `UserError` without one."""
-    by_lower_case = {name.lower(): name for name in reversed(list(row))}  # of Text and text, the first one
+    """Return which fields of a record hold document, reference, id, and their layout; a `UserError` if no document."""
+    by_lower_case = {name.lower(): name for name in reversed(list(row))}  # of Text and text, the first in the row
 
     def first(names: Iterable[str]) -> str | None:
         return next((by_lower_case[name] for name in names if name in by_lower_case), None)
@@ -50,7 +50,7 @@ def guess_fields(row: Mapping[str, Any], where: str) -> FieldMap:
     if document is None:
         fields = ", ".join(row) or "none"
         raise UserError(f"{where}: no field is named like a document (fields: {fields}); rename one to `document`")
-    document_list: DocumentList = "sentences" if _is_sentences(row[document]) else "parts"  # list items, see `Fields`
+    document_list: DocumentList = "sentences" if _is_sentences(row[document]) else "parts"  # see `Fields`
     summary_list: SummaryList = "tokens" if _is_tokens(row.get(summary)) else "references"
     if _is_tokens(row[document]):  # a list of tokens for each sentence
         document_list = "tokens"
@@ -67,7 +67,7 @@ def describe_value(value: Any) -> str:
         return f"list of {counted(len(value), 'text')}"
     if isinstance(value, list) and value and all(isinstance(item, list) for item in value):
         sentences = f"{counted(len(value), 'sentence')} as lists of tokens"
-        return sentences if _is_tokens(value) else f"{len(value):,} lists of texts"
+        return sentences if _is_tokens(value) else f"{len(value):,} lists of texts"  # tokens have no spaces
     return type(value).__name__
 
 

@@ -21,7 +21,7 @@ def is_records(path: Path) -> bool:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file, of an HTML page that of its article; a `UserError` if it is not UTF-8."""
+    """Return the text of a file, or of the article in an HTML page; a `UserError` if it is not UTF-8."""
     if is_html(path):
         return article_text(path)
     try:
@@ -34,7 +34,7 @@ def collect_texts(inputs: list[str], empty: bool = False) -> list[tuple[str, str
     """Return (name or path, text) of standard input, files, the .txt and .html files of folders, or texts themselves.
 
     `inputs` are paths, or texts of more than one word; none, or `-`, for standard input. A `UserError` if one is
-    missing, not text, or blank, which `empty` allows.
+    missing or not text, or if it is blank and `empty` is False.
     """
     texts = _read_texts(inputs)
     for name, text in texts:
@@ -44,7 +44,7 @@ def collect_texts(inputs: list[str], empty: bool = False) -> list[tuple[str, str
 
 
 def documents_of(corpus: Corpus, language: str = "en") -> list[Document]:
-    """Return the documents of a corpus in memory, which has them as `test`; a `UserError` if one has no text."""
+    """Return the documents of a corpus in memory (split `test`); a `UserError` if a document is empty."""
     documents = []
     for record in corpus.records("test"):
         document = make_document(record, language=language)
@@ -55,7 +55,7 @@ def documents_of(corpus: Corpus, language: str = "en") -> list[Document]:
 
 
 def _read_texts(inputs: list[str]) -> list[tuple[str, str]]:
-    """Return (id, text) of files, or of texts themselves, blank or not; an id is a path, or a single file's name."""
+    """Return (id, text) for `inputs` as in `collect_texts`, also of blank texts; ids are paths, or one file's name."""
     if inputs in ([], ["-"]):
         try:
             return [("standard input", sys.stdin.buffer.read().decode("utf-8-sig").replace("\r\n", "\n"))]

@@ -64,7 +64,7 @@ def check_requirements() -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
         for extra, names in missing.items():
             if problem and requirement.marker.evaluate({"extra": extra}):
                 names.append(requirement.name)
-    remedy = "lacks {}: pip install '" + PACKAGE + "[{}]'"
+    remedy = "lacks {}: pip install '" + PACKAGE + "[{}]'"  # of packages and an extra
     lacking = {extra: remedy.format(", ".join(names), extra) for extra, names in missing.items() if names}
     return required, dict.fromkeys(missing, "installed") | lacking
 
@@ -77,13 +77,13 @@ def _check_installed(requirement: Requirement) -> tuple[str, str]:
         version = metadata.version(name)
     except metadata.PackageNotFoundError:
         return "", f"{name} is not installed: {remedy}"
-    fits = specifier.contains(version, prereleases=True)
+    fits = specifier.contains(version, prereleases=True)  # the user has chosen a pre-release
     return version, "" if fits else f"{name} {version} does not fit {specifier}: {remedy}"
 
 
 def _describe_devices() -> list[str]:
     """Return a line for the processor and one for each accelerator that torch can use."""
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count()  # a job may have fewer
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count()  # those of this job
     threads = os.environ.get("OMP_NUM_THREADS")
     lines = [f"{cores} CPU cores" + (f", OMP_NUM_THREADS={threads}" if threads else "")]
     try:
@@ -101,7 +101,7 @@ def _describe_devices() -> list[str]:
     if len(lines) == 1:  # only the processor
         build = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
         lines.append(f"no GPU that torch {torch.__version__} can use ({build}); see docs/hardware.md")
-    workers = default_workers("cuda" if torch.cuda.is_available() else "cpu")  # each loader decides between it and 0
+    workers = default_workers("cuda" if torch.cuda.is_available() else "cpu")  # each loader uses it or 0
     lines.append(f"data.num_workers: {workers} by default on one device, 0 where batches are made quickly")
     return lines
 
@@ -113,14 +113,14 @@ def _describe_caches() -> dict[str, str]:
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
     hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
     entries = list(list_entries(folder)) if folder.is_dir() else []
-    files = (path for path in hub.rglob("*") if path.is_file() and not path.is_symlink())  # links lead to other files
+    files = (path for path in hub.rglob("*") if path.is_file() and not path.is_symlink())  # files of links are counted
     hub_bytes = sum(path.stat().st_size for path in files)
     caches = {
         str(folder): f"{counted(len(entries), 'entry')}, {format_size(sum(entry.nbytes for entry in entries))}",
         str(hub): f"Hugging Face hub, {format_size(hub_bytes)}",
     }
     for path in (folder, hub):
-        parent = next(place for place in (path, *path.absolute().parents) if place.exists())  # where it will be made
+        parent = next(place for place in (path, *path.absolute().parents) if place.exists())  # of a missing `path`
         writable = "" if os.access(parent, os.W_OK) else ", not writable"
         caches[str(path)] += f"; {format_size(shutil.disk_usage(parent).free)} free{writable}"
     return caches
@@ -132,10 +132,10 @@ def _print_report(report: dict[str, Any]) -> None:
     for _ in range(3):
         table.add_column(overflow="fold")  # long paths continue on the next line
     for heading, content in report.items():
-        lines = [content] if isinstance(content, str) else content
+        lines = [content] if isinstance(content, str) else content  # unused for a dict
         entries = list(content.items()) if isinstance(content, dict) else [("", line) for line in lines]
         for number, (name, text) in enumerate(entries):
-            style = "yellow" if text.startswith("lacks ") or text == "missing" else ""
+            style = "yellow" if text.startswith("lacks ") or text == "missing" else ""  # extra, package
             title = "" if number else heading.replace("_", " ")  # once, in the first line
             table.add_row(title, printable_line(name), Text(printable_line(text), style))
     Console().print(table)

@@ -41,7 +41,7 @@ def init(arguments: list[str]) -> None:
     atomic_write(folder / "config.yaml", header + yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
     score = "test" if "test" in files else "validate"  # the command that scores the model
     example = (options.test or options.val or options.train).absolute()  # a file to summarize
-    document = corpus.get("document", "document")  # field of texts, which `corpus` has unless it is the default
+    document = corpus.get("document", "document")  # field of texts; `corpus` omits the default
     readme = (TEMPLATES / "README.md").read_text(encoding="utf-8")
     readme = readme.format(score=score, example=shlex.quote(str(example)), document=shlex.quote(document))
     atomic_write(folder / "README.md", readme)
@@ -53,13 +53,13 @@ def init(arguments: list[str]) -> None:
 
 
 def _corpus(files: dict[str, Path]) -> tuple[dict[str, Any], int]:
-    """Check and print fields of files by split; return arguments of `Files`, and the number of training records."""
+    """Check and print fields of files by split; return arguments of the corpus `Files`, and the training set's size."""
     fields = guess_fields(first_row(files["train"]), str(files["train"]))
     for split, path in files.items():
         fields_of_split = guess_fields(first_row(path), str(path))
         if split != "test" and fields_of_split.summary is None:
             raise UserError(f"{path}: no field is named as summaries are; training needs one, such as `summary`")
-        if split != "test" and fields_of_split != fields:  # test records may lack a summary
+        if split != "test" and fields_of_split != fields:  # test records need no summary, so may differ
             raise UserError(f"{path}: its fields are not those of {files['train']}; name them alike")
     id_field, count = _unique_id(files["train"])
     fields = replace(fields, id=id_field)
@@ -72,7 +72,7 @@ def _corpus(files: dict[str, Path]) -> tuple[dict[str, Any], int]:
 
 def _unique_id(path: Path) -> tuple[str | None, int]:
     """Return the first field of `ID_NAMES` with unique values (None if there is none), and the number of records."""
-    # The empty list of fields stands for all of them in Parquet; of other files, all are always read.
+    # [] stands for all fields, of which `read_rows` could select some in Parquet files.
     records = [record for _, record in read_rows(path, []) if not isinstance(record, BadRecord)]
     by_lower_case = {name.lower(): name for name in records[0]}
     candidates = [by_lower_case[name] for name in ID_NAMES if name in by_lower_case]

@@ -42,7 +42,7 @@ def demo(arguments: list[str]) -> None:
 def check_installed() -> None:
     """Import Gradio with its telemetry off; a `UserError` if it is not installed."""
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
-    os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+    os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"  # of huggingface_hub, which Gradio imports
     try:
         import gradio  # noqa: F401
     except ImportError as error:
@@ -54,7 +54,7 @@ def build(playground: "Playground"):
     import gradio as gr
 
     names, limit = list(playground.runs), playground.max_characters
-    first = next(iter(playground.documents), None)  # the page opens with it
+    first = next(iter(playground.documents), None)  # document with which the page opens
     first_text, first_reference = playground.pick(first)  # an example if there are no documents
     with gr.Blocks(title="Précis", analytics_enabled=False) as page:
         explanations = "copied words, selected sentences, paragraph graphs and RST trees"
@@ -82,7 +82,7 @@ def build(playground: "Playground"):
 
 
 def serve(page, host: str, port: int, block: bool = True) -> str:
-    """Serve Gradio's Blocks until Ctrl-C, or in the background without `block`; return the address. Port 0: any."""
+    """Serve Gradio's Blocks until Ctrl-C, or with `block=False` in the background; return the address. Port 0: any."""
     import gradio as gr
     from starlette.middleware import Middleware
 
@@ -92,13 +92,13 @@ def serve(page, host: str, port: int, block: bool = True) -> str:
         _, address, _ = page.launch(
             server_name=host, server_port=port or None, share=False, quiet=True, theme=theme, css=_CSS,
             prevent_thread_lock=True, footer_links=[], enable_monitoring=False, ssr_mode=False, mcp_server=False,
-            app_kwargs={"middleware": [Middleware(ContentPolicy)]},
+            app_kwargs={"middleware": [Middleware(ContentPolicy)]},  # browsers load nothing from other servers
         )  # fmt: skip
     except (OSError, OverflowError):  # OverflowError: a port above 65535; Gradio's error does not tell the cause
         raise UserError(f"port {port} on {host} cannot be used; give another --port, or 0 for a free one") from None
     if block:
         print(f"{address} (Ctrl-C ends it)", flush=True)
-        page.block_thread()
+        page.block_thread()  # `launch` has returned, because of `prevent_thread_lock`
     return address
 
 

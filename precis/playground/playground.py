@@ -53,7 +53,7 @@ class Playground:
     def __init__(self, paths: Sequence[str], split: str | None = None, max_characters: int = 20_000) -> None:
         self.max_characters = max_characters
         self._folder = TemporaryDirectory(prefix="precis-")  # for caches, removed with this object
-        self._lock = Lock()  # because options of a model are changed during a summary
+        self._lock = Lock()  # of `_card`, which changes options of a model during a summary
         self.runs: dict[str, Run] = {}
         last_names = [Path(path).name for path in paths]
         for path, last_name in zip(paths, last_names):
@@ -62,10 +62,10 @@ class Playground:
         # Runs of the user: models of Hugging Face have no config, and shipped models have a folder in the suite.
         loaded = zip(paths, self.runs.values())
         trained = [(path, run) for path, run in loaded if run.config and not shipped_folder(path)]
-        self.documents = self._documents(*trained[0], split) if trained else {}
+        self.documents = self._documents(*trained[0], split) if trained else {}  # of the first such run
 
     def _documents(self, folder: str, run: Run, split: str | None) -> dict[str, dict[str, Any]]:
-        """Return the first documents of a run's corpus by id; none, with the reason on stderr, if it is unreadable."""
+        """Return the first documents of a run's corpus by id; {}, and the reason on stderr, if it cannot be read."""
         try:
             split = split or ("test" if "test" in run.data.corpus.splits() else "val")
             print(f"{folder}: reading the documents of its {split} split", file=sys.stderr, flush=True)  # takes minutes
@@ -87,7 +87,7 @@ class Playground:
         return document.text[: self.max_characters], reference
 
     def summarize(self, text: str, reference: str, names: Sequence[str], beam_size: int) -> str:
-        """Return the summaries of a text by some of the models, as HTML; an error as HTML too."""
+        """Return the summaries of a text by the models `names` as HTML; an error, as of the user, as HTML too."""
         try:
             self._check(text, reference, names)
             cards = [self._card(number, name, text, reference, beam_size) for number, name in enumerate(names)]
@@ -107,11 +107,11 @@ class Playground:
             raise UserError("No run is chosen: tick at least one.")
 
     def _card(self, number: int, name: str, text: str, reference: str, beam_size: int) -> str:
-        """Return HTML with the summary of a text by one model, and how it was made; `number` makes its ids unique."""
+        """Return HTML with one model's summary of a text, and attention, tree or graph; `number` makes ids unique."""
         run = self.runs[name]
         record = {"id": "text", "document": text} | ({"summary": reference} if reference.strip() else {})
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        with TemporaryDirectory(dir=self._folder.name) as cache, self._lock, quiet_progress():
+        with TemporaryDirectory(dir=self._folder.name) as cache, self._lock, quiet_progress():  # options change below
             data = run.data.with_corpus(Records([record]), Path(cache), eval_batch_size=1)
             (batch,) = data.test_dataloader()
             batch = batch.to(device)
@@ -135,7 +135,7 @@ def copied_summary(
     """Return HTML of a summary, in which copied words are marked, and of the document below it.
 
     While the pointer is over a word of the summary, CSS colors the words of the document with the largest attention,
-    and a hint lists them. A summary word has the color of the agent (encoder) that reads the first of these.
+    and a hint lists them. A summary word has the color of the agent (encoder) that reads the word with most attention.
 
     Args:
         prefix: prefix of the ids in this card, unique in the page.
@@ -159,7 +159,7 @@ def copied_summary(
 
 
 def picture(title: str, svg: str) -> str:
-    """Return HTML of an SVG in a frame, a page of its own, which isolates its styles and enables its tooltips.
+    """Return HTML with an SVG in a frame (iframe), which isolates its styles and enables its tooltips.
 
     A picture that is wider than the card shrinks by a quarter at most; one that stays too wide or is too high scrolls.
     """
@@ -174,12 +174,12 @@ def picture(title: str, svg: str) -> str:
 
 
 def sections(prefix: str, model: Summarizer, data: SummarizationData, batch: Batch, summary: Summary) -> list[str]:
-    """Return the sections of a card as HTML: summary, scores and graphs of the only document of `data` and `batch`."""
+    """Return sections of a card as HTML, ids with `prefix`: summary, scores, graphs of the one document of `batch`."""
     parts = []
     if isinstance(summary, ExtractiveSummary):
         parts.append(MACROS.selected_sentences(summary))
-    elif isinstance(model, CopyingSummarizer) and summary.copied is not None:  # agents: encoders of parts of a text
-        source, _, attention, _ = model.attention_map(batch, 0)  # words of the document, S, and weights [T, S]
+    elif isinstance(model, CopyingSummarizer) and summary.copied is not None:  # with attention to words
+        source, _, attention, _ = model.attention_map(batch, 0)  # S words of the document; weights of T words, [T, S]
         parts.append(copied_summary(prefix, source, summary.words, summary.copied, attention, agents_of(batch)))
     else:
         parts.append(MACROS.plain_summary(summary.text))
@@ -215,12 +215,12 @@ def discourse_sections(model: RSTformer, data: SummarizationData, document: Docu
     parts = [picture("RST tree of the document", tree)]
     mass = parse.band(parse.half_width).sum((0, 1))  # band over pairs of EDUs [E, 2b + 1, R] -> sums [R]
     share = mass / mass.sum().clamp_min(1e-9)  # a single EDU has no pairs: all shares are 0
-    order = share.argsort(descending=True, stable=True)[: 2 * _RELATIONS].tolist()
+    order = share.argsort(descending=True, stable=True)[: 2 * _RELATIONS].tolist()  # twice as many as for a head
     shares = [[parse.relations[index], f"{100 * share[index]:.0f} %"] for index in order if share[index] > 0]
     parts.append(MACROS.table("relations of the document, share of the distribution", ["relation", "share"], shares))
     heads = []
     for layer in range(len(model.network.injections)):  # one for each layer, or one that all share
-        for head, names in enumerate(relations_of(model, layer, parse.relations)):  # names: a text with commas
+        for head, names in enumerate(relations_of(model, layer, parse.relations)):  # names: with commas
             heads.append([str(layer + 1), str(head + 1), ", ".join(names.split(", ")[:_RELATIONS])])
     if heads:
         parts.append(MACROS.table("relations that weigh most in each head", ["layer", "head", "relations"], heads))

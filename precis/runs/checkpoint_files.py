@@ -54,7 +54,7 @@ class WholeCheckpoints(TorchCheckpointIO):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             _write(checkpoint, partial)
-            if path.name == LAST and path.is_file() and zipfile.is_zipfile(path):  # a truncated file is no zip file
+            if path.name == LAST and path.is_file() and zipfile.is_zipfile(path):  # not a truncated one
                 _link(path, path.with_name(PREVIOUS))
             partial.replace(path)
         except OSError as error:
@@ -67,9 +67,9 @@ class WholeCheckpoints(TorchCheckpointIO):
 
 
 def _write(checkpoint: dict[str, Any], path: Path) -> None:
-    """Write a checkpoint to disk; raise the `OSError` or signal that torch would replace by a `RuntimeError`."""
+    """Write a checkpoint to disk; raise the `OSError` or exception of a signal that torch turns into `RuntimeError`."""
     with path.open("wb") as file:
-        recording = _ErrorRecordingFile(file)
+        recording = _ErrorRecordingFile(file)  # keeps the error that torch replaces
         try:
             torch.save(checkpoint, recording)
         except RuntimeError as error:
@@ -103,9 +103,9 @@ def resumable(run: Path, write: bool = True) -> Path:
             problems.append(f"{path}: {damage}")
             continue
         if problems:
-            rank_zero_warn(f"{problems[0]}; continuing from the previous one, {path}")
+            rank_zero_warn(f"{problems[0]}; continuing from the previous one, {path}")  # last.ckpt is damaged
             if write:
-                (folder / LAST).replace(folder / BROKEN)
+                (folder / LAST).replace(folder / BROKEN)  # so that it does not replace the intact previous.ckpt
         return path
     if problems:
         raise UserError(f"{'; '.join(problems)}; start the run again in another folder")
@@ -129,7 +129,7 @@ def adapt_best_models(trainer: Trainer, checkpoint: dict[str, Any]) -> None:
             state[name] = move(state[name])
         state["best_k_models"] = {move(path): score for path, score in state["best_k_models"].items()}
         if trainer.strategy.broadcast(_lacks_best_model(state)):  # ranks might see different files
-            states[callback.state_key] = callback.state_dict()  # state of a new run
+            states[callback.state_key] = callback.state_dict()  # as in a new run: without best scores
 
 
 def _in_folder(path: str, old: str, new: str) -> str:
@@ -137,7 +137,7 @@ def _in_folder(path: str, old: str, new: str) -> str:
     if not path:
         return path
     relative = os.path.relpath(path, old)
-    if relative.startswith(os.pardir):  # outside `old`, where Lightning must not delete a model that is replaced
+    if relative.startswith(os.pardir):  # outside `old`, where Lightning, which deletes replaced models, must not
         relative = os.path.basename(path)
     return os.path.join(new, relative)
 
@@ -173,7 +173,7 @@ def check_writable(run: Path) -> None:
     try:
         is_new = not folder.is_dir()
         folder.mkdir(parents=True, exist_ok=True)
-        for folder in (Path(run), Path(run) / "checkpoints"):  # the folder that fails is named in the error
+        for folder in (Path(run), Path(run) / "checkpoints"):  # `folder` is named in the error
             if folder.is_dir():
                 with TemporaryFile(dir=folder) as probe:
                     probe.write(b"precis")
@@ -190,12 +190,12 @@ def check_writable(run: Path) -> None:
 
 def source_checkpoint(config: Namespace) -> Path:
     """Return the checkpoint of `--start_from`, and let the data of the config use the tokenizer of its run."""
-    path = Path(config.start_from.replace("{seed}", str(config.seed_everything)))
+    path = Path(config.start_from.replace("{seed}", str(config.seed_everything)))  # {seed}: in sweeps over seeds
     tokenizer = _run_of(path) / "text"
     if config.data.init_args.get("tokenizer_dir", "") is None and tokenizer.is_dir():  # the argument exists, unset
         config.data.init_args.tokenizer_dir = tokenizer
     is_resumed = config.resume is True or (config.resume and has_checkpoint(config.run_dir))  # true, or auto
-    return path if is_resumed else find_start(config)  # checked, unless a resumed run will not read it
+    return path if is_resumed else find_start(config)  # a resumed run does not read it: not checked
 
 
 def find_start(config: Mapping[str, Any] | Namespace) -> Path:
@@ -208,7 +208,7 @@ def find_start(config: Mapping[str, Any] | Namespace) -> Path:
 
 
 def end_if_stopped_early(folder: Path, checkpoint: Path) -> None:
-    """Exit with status 0 if training was ended early, as by early stopping; only `--resume true` continues it."""
+    """Exit with status 0 if training was ended early, as by early stopping; called for `--resume auto`, not `true`."""
     state = read_checkpoint(checkpoint, verify=False)  # `resumable` has verified that it is intact
     if reason := state.get(ENDED_EARLY):
         rank_zero_info(
@@ -224,7 +224,7 @@ def _run_of(path: Path) -> Path:
 
 
 def check_same_model(option: str, path: Path, class_path: str) -> None:
-    """Raise a `UserError` if `path`, a checkpoint or run folder that `option` names, is of another class of model."""
+    """Raise a `UserError` if `path`, a checkpoint or run folder that `option` names, is of a model not `class_path`."""
     run = _run_of(path)
     config = read_config(run) if (run / "config.yaml").is_file() else {}  # outside a run folder, nothing is checked
     trained_class = (config.get("model") or {}).get("class_path", "")

@@ -62,7 +62,7 @@ class RunCSVLogger(CSVLogger):
         try:
             super().save()
         except OSError as error:
-            check_not_removed(self.path.parent)  # has a message of its own
+            check_not_removed(self.path.parent)  # raises another `UserError` if it was
             remedy = f"make room or give permission, then resume the run with `precis fit --run {self.path.parent}`"
             raise UserError(f"{self.path}: cannot be written ({error.strerror or error}); {remedy}") from None
 
@@ -71,7 +71,7 @@ class RunCSVLogger(CSVLogger):
         if not self.path.is_file():
             return
         columns, rows = _read_rows(self.path)
-        count = checkpoint[KEY]["rows"]  # number of rows when the checkpoint was written
+        count = checkpoint[KEY]["rows"]  # number of rows at the checkpoint, from `MetricsRecord`
         if len(rows) < count:
             rank_zero_warn(f"{self.path}: {count - len(rows)} of the checkpoint's {count} rows are missing")
         _write_rows(self.path, columns, rows[:count])
@@ -105,11 +105,11 @@ class MetricsRecord(Callback):
 
 
 def pending_row(trainer: Trainer) -> dict[str, Any] | None:
-    """Return the logged `values` by name, and the `step`, of a training step that Lightning logs later; or None."""
+    """Return the `values` by name, and `step`, of a training step that Lightning logs after its checkpoint; or None."""
     # In the hook at the end of a batch, the batch is processed but not yet completed; Lightning logs after the hook.
     progress = trainer.fit_loop.epoch_loop.batch_progress.total
     in_hook = progress.completed != progress.processed
-    if not in_hook or accumulates(trainer) or not logs_this_step(trainer):  # logged already, or never (accumulates)
+    if not in_hook or accumulates(trainer) or not logs_this_step(trainer):  # logged already; or never
         return None
     values, step = values_to_log(trainer)
     return {"values": {"epoch": trainer.current_epoch} | convert_tensors_to_scalars(values), "step": step}

@@ -85,6 +85,6 @@ def table_of_predictions(predictions: Path, limit: int) -> tuple[list[str], list
     table = []
     for record in records:
         reference = join_sentences(record["references"][0]) if record["references"] else ""
-        scores = [record["scores"].get(name) for name in measures]
+        scores = [record["scores"].get(name) for name in measures]  # None for missing scores
         table.append([str(record["id"]), reference, join_sentences(record["summary"]), *scores])
     return ["id", "reference", "summary", *measures], table

@@ -29,7 +29,7 @@ def print_report(folder: Path, path: Path, split: str, examples: int, language: 
     missing = [record["id"] for record in records if record["id"] not in documents]
     if missing:
         raise UserError(f"{path}: {missing[0]!r} is not in the {split} split; pass --split")
-    records = [record for record in records if record["references"]]
+    records = [record for record in records if record["references"]]  # the others are neither scored nor shown
     if not records:
         raise UserError(f"{path}: no document has a reference to score against")
     lead = [documents[record["id"]].sentences[:1] for record in records]
@@ -45,7 +45,7 @@ def print_report(folder: Path, path: Path, split: str, examples: int, language: 
 def score_table(
     predictions: dict[str, list[list[str]]], references: list[list[list[str]]], title: str, language: str = "en"
 ) -> Table:
-    """Return a table with ROUGE-1/2/Lsum F1 x 100, words per summary and repeated trigrams (%) of each system."""
+    """Return ROUGE-1/2/Lsum F1 x 100, words and repeated trigrams (%) by system; texts are lists of sentences."""
     table = Table(title=f"ROUGE F1 x 100 (stemmed) on {title}")
     for name in ("system", "ROUGE-1", "ROUGE-2", "ROUGE-Lsum", "words", "repeated trigrams"):
         table.add_column(name, justify="left" if name == "system" else "right")
@@ -60,7 +60,7 @@ def score_table(
 
 
 def example_table(record: dict, text: str, max_characters: int = 400) -> Table:
-    """Return a table of a prediction: beginning of the document, reference, and summary with copied words marked."""
+    """Return a table of a prediction: beginning of the document `text`, reference, summary with copied words marked."""
     # `Text` prints brackets literally; a string would be parsed as markup of rich.
     table = Table(title=Text(printable_line(str(record["id"]))), show_header=False, min_width=80)
     table.add_column(style="bold")

@@ -69,17 +69,17 @@ def build(config: dict[str, Any]) -> tuple[LightningModule, LightningDataModule]
     parser = ArgumentParser(exit_on_error=False)
     parser.add_subclass_arguments(LightningModule, "model")
     parser.add_subclass_arguments(LightningDataModule, "data")
-    link_arguments(parser)
+    link_arguments(parser)  # the data takes some arguments from the model
     with import_policy():  # a config may name only classes of permitted packages
         parsed = parser.parse_object({key: config[key] for key in ("model", "data")})
         check_permitted_names(parsed)
         try:
             instances = parser.instantiate_classes(parsed)
         except UserError:
-            raise  # it may be one of `REFUSALS`, too
+            raise  # unchanged, although `REFUSALS` includes its base class
         except REFUSALS as error:  # types of errors that constructors raise for bad values
             raise UserError(explain_refusal(error, parsed)) from error
-    provide_parsers(instances.data)  # the function with which the data loads its discourse parser
+    provide_parsers(instances.data)  # sets the function with which the data loads its discourse parser
     return instances.model, instances.data
 
 
@@ -90,17 +90,14 @@ def load_run(
     model_changes: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> Run:
-    """Load a run from its folder: the model with its weights, and its data with the run's tokenizer.
+    """Load the model with its weights, and the data with the tokenizer; a `UserError` if a file is missing or unfit.
 
     Args:
         run: the run folder.
         checkpoint: a checkpoint of that run; the best one by default.
         corpus: documents to read instead of the run's corpus, with the same tokenizer and limits.
         model_changes: arguments of the model to change; dotted names for arguments in a group, as `decoding.beam_size`.
-        changes: arguments of the DataModule to change, except arguments that it takes from the model.
-
-    Raises:
-        UserError: if a file of the run is missing, or the checkpoint does not fit the model.
+        changes: arguments of the DataModule to change, except those in `LINKED`, which the model determines.
     """
     config = _read_run_config(run)
     for name, value in (model_changes or {}).items():
@@ -110,7 +107,7 @@ def load_run(
     if corpus is not None:
         data.corpus = corpus
     text = Path(run) / "text"
-    if text.is_dir() or not model.frozen_weights():  # without frozen weights, a missing text/ is an error
+    if text.is_dir() or not model.frozen_weights():  # else `load_tokenizer` raises an error if text/ is missing
         data.tokenizer = data.load_tokenizer(text)
     else:  # exported without the frozen encoder and its tokenizer, which are loaded from the hub again
         data.tokenizer = data.tokenizer_type.of_checkpoint(data.checkpoint)
@@ -118,13 +115,13 @@ def load_run(
     model.set_tokenizer(data.tokenizer)
     path = checkpoint or best_checkpoint(run)
     state = read_checkpoint(path)
-    model.on_load_checkpoint(state)
+    model.on_load_checkpoint(state)  # checks that vocabulary and weights fit
     model.load_state_dict(state["state_dict"])
     return Run(model.eval(), data, config)
 
 
 def run_documents(run: Path, split: str, language: str | None = None) -> Dataset:
-    """Return all documents of a split of a run's corpus; `language`, if given, replaces the run's sentence splitter."""
+    """Return all documents of a split of a run's corpus; `language` replaces the run's, for sentences, unless None."""
     config = _read_run_config(run)
     if language is not None:
         config["data"]["init_args"]["language"] = language
@@ -134,7 +131,7 @@ def run_documents(run: Path, split: str, language: str | None = None) -> Dataset
 
 
 def _read_run_config(run: Path) -> dict[str, Any]:
-    """Return the config of a summarizer's run, with `init_args` of model and data, and its present tokenizer folder."""
+    """Return the config of a summarizer's run, with `init_args` of model and data, and the present path of text/."""
     config = read_config(run)
     for part in ("model", "data"):
         if not isinstance(config.get(part), dict) or "class_path" not in config[part]:
@@ -142,14 +139,14 @@ def _read_run_config(run: Path) -> dict[str, Any]:
         config[part].setdefault("init_args", {})
     if (Path(run) / "text").is_dir():
         config["data"]["init_args"]["tokenizer_dir"] = str(Path(run) / "text")  # the run may have been moved
-    elif not (Path(run) / EXPORTED).is_file():  # a compact export has no tokenizer either
+    elif not (Path(run) / EXPORTED).is_file():  # a compact export may lack text/
         raise UserError(f"{run}: not the run of a summarizer, because it has no folder text; give another run")
     return config
 
 
 def _git(*arguments: str) -> str | None:
     """Return the output of a git command in the suite's repository; None without git, or without a repository."""
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[2]  # the repository, unless the package is installed
     if not (root / ".git").exists():  # git would look for a repository in the parent folders of an installed package
         return None
     try:
@@ -160,9 +157,9 @@ def _git(*arguments: str) -> str | None:
 
 
 def environment(data: LightningDataModule | None = None) -> dict[str, Any]:
-    """Return what environment.json records of a run: versions, git commit, command, machine, digests of its corpus."""
+    """Return what environment.json records: versions, git commit, command, machine, digests of the corpus of `data`."""
     corpus = {}
-    for split, documents in getattr(data, "_documents", {}).items():  # the splits read so far; users' data have none
+    for split, documents in getattr(data, "_documents", {}).items():  # splits read so far; not in a user's DataModule
         corpus[split] = {"documents": len(documents)}
         if isinstance(data, SummarizationData):
             manifest = read_manifest(documents)
@@ -203,7 +200,7 @@ class RunRecord(Callback):
     def _write(self, trainer: Trainer) -> None:
         """Write config.yaml, text/ (the tokenizer, which a resumed run already has) and environment.json."""
         atomic_write(self.run / "config.yaml", self.config)
-        has_tokenizer = trainer.ckpt_path is not None and (self.run / "text").is_dir()  # else of an earlier start
+        has_tokenizer = trainer.ckpt_path is not None and (self.run / "text").is_dir()  # if not resumed, replaced
         if isinstance(trainer.datamodule, SummarizationData) and not has_tokenizer:
             self._save_tokenizer(trainer.datamodule)
         seed = os.environ.get("PL_GLOBAL_SEED")  # set by Lightning's `seed_everything`
@@ -228,13 +225,13 @@ class RunRecord(Callback):
 
 
 class TruncationTable(Callback):
-    """Write which texts of the splits read are truncated to truncation.csv, or for another corpus to a file by name."""
+    """Write which texts of the splits are truncated to truncation.csv, for another corpus to truncation.SOURCE.csv."""
 
     def __init__(self, run: Path, source: str | None = None) -> None:
         self.path = Path(run) / (f"truncation.{source}.csv" if source else "truncation.csv")
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Write the table; Lightning has called `setup` of the DataModule, which fills `truncation`."""
+        """Write the table; Lightning has called `setup` of the DataModule, which fills `truncation`, lines by split."""
         data = trainer.datamodule
         if not trainer.is_global_zero or not isinstance(data, SummarizationData) or not data.truncation:
             return

@@ -31,11 +31,11 @@ def write_state(run: Path, state: str, step: int) -> None:
 
 
 def read_state(run: Path) -> dict[str, Any]:
-    """Return the last `step` (or None), and `state`: one of state.json, `killed`, or `unknown` without this file."""
+    """Return `step` (or None) and `state` of state.json (`unknown` without it); its lock tells running from killed."""
     recorded: dict[str, Any] = {"state": "unknown", "step": None}
     with suppress(OSError, ValueError):  # no file, or an invalid one
         recorded |= load_json((Path(run) / STATE).read_text(encoding="utf-8"))
-    locked = is_locked(Path(run) / LOCK)  # by the process that trains; None if the file system has no locks
+    locked = is_locked(Path(run) / LOCK)  # by the process that trains; None (no locks): state.json decides
     if locked:
         recorded["state"] = "running"
     elif locked is False and recorded["state"] == "running":  # its process was killed before it could write a state
@@ -44,9 +44,9 @@ def read_state(run: Path) -> dict[str, Any]:
 
 
 def lock_run(run: Path) -> int:
-    """Lock a run folder until this process ends or releases the returned lock; a `UserError` names a present owner."""
+    """Lock a run folder until this process ends or releases the returned lock; a `UserError` if another one has it."""
     path = Path(run) / LOCK
-    lock = take_lock(path, wait=SLURM_WAIT if "SLURM_JOB_ID" in os.environ else 0)  # a failed node may have it
+    lock = take_lock(path, wait=SLURM_WAIT if "SLURM_JOB_ID" in os.environ else 0)  # a failed node may still have it
     if lock is None:
         owner = path.read_text(encoding="utf-8").strip() or "another process"  # which has not written its name yet
         raise UserError(f"{run}: {owner} is training this run; wait until it ends, stop it, or pass another --run_dir")

@@ -63,7 +63,7 @@ def describe_run(run: Path) -> dict[str, Any]:
     """
     state = read_state(run)
     description = {"run": str(run), "state": state["state"], "model": None, "step": state["step"], "monitor": None}
-    last_change = max(path.stat().st_mtime for path in (run, *run.iterdir()) if path.exists())  # not of broken links
+    last_change = max(path.stat().st_mtime for path in (run, *run.iterdir()) if path.exists())  # False for broken links
     description |= {"best": None, "test": None, "changed": last_change, "problem": None}
     try:
         config = read_yaml(run / "config.yaml")
@@ -73,7 +73,7 @@ def describe_run(run: Path) -> dict[str, Any]:
     except (UserError, OSError, KeyError, TypeError, AttributeError) as error:
         return description | {"problem": f"config.yaml: {error}"}
     last_step, values = read_metrics(run, monitor)
-    if description["step"] is None or state["state"] in ("running", "killed"):  # metrics.csv is newer
+    if description["step"] is None or state["state"] in ("running", "killed"):  # state.json may be a minute old
         description["step"] = last_step
     description |= {"monitor": monitor, "best": (min if mode == "min" else max)(values, default=None)}
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # not tested yet, or not a valid file
@@ -86,7 +86,7 @@ def describe_run(run: Path) -> dict[str, Any]:
 def read_metrics(run: Path, monitor: str) -> tuple[int | None, list[float]]:
     """Return the number of steps in metrics.csv (None without a row), and the values in column `monitor`, in order."""
     steps, values = None, []
-    # A missing file, or one that training is just writing, is no error: the lines before count.
+    # A missing file, or an incomplete last line while training writes, is no error: complete lines count.
     with suppress(OSError, ValueError, csv.Error), (run / "metrics.csv").open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             steps = int(row["step"]) + 1 if row.get("step") else steps  # the column counts from 0
@@ -95,7 +95,7 @@ def read_metrics(run: Path, monitor: str) -> tuple[int | None, list[float]]:
 
 
 def _print_table(folder: Path, descriptions: list[dict[str, Any]]) -> None:
-    """Print runs as a table; if the terminal is too narrow, print two lines for each run instead."""
+    """Print runs, as of `describe_run`, as a table; if the terminal is too narrow, print two lines for each run."""
     table = Table()
     for name in ("run", "model", "state", "step", "validation", "test R-1/2/Lsum", "changed"):
         table.add_column(name, justify="right" if name in ("step", "changed") else "left", no_wrap=True)

@@ -14,18 +14,18 @@ def read_described(out: Path) -> dict[str, Any]:
     path = Path(out) / POINTS
     if not path.is_file():
         raise UserError(f"{path}: not found; give the folder of a sweep, such as runs/NAME")
-    content = read_json(path, after=list[str], points=list)  # required keys; after: commands after `fit`
+    content = read_json(path, after=list[str], points=list)  # required keys; `after`: commands to run after `fit`
     types = {"run": str, "label": str, "config": dict}
     for point in content["points"]:
         if not isinstance(point, dict) or any(not isinstance(point.get(key), kind) for key, kind in types.items()):
             remedy = f"write it again with precis sweep FILE --out {out}"
             raise UserError(f"{path}: a point without label, run or config; {remedy}")
-        folder_beside(path, point["run"])  # checks the name
+        folder_beside(path, point["run"])  # raises an error for a path elsewhere
     return content
 
 
 def sweep_and_label(folder: Path) -> tuple[str, str]:
-    """Return the sweep's name and the label (without seed) of a run folder; empty if its parent is no sweep folder."""
+    """Return the sweep's name and the label (without seed) of a run folder; ("", "") if it is not in a sweep folder."""
     out = Path(folder).parent
     if not (out / POINTS).is_file():
         return "", ""

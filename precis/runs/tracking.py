@@ -45,13 +45,13 @@ def grouping(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def wandb_logger(folder: Path, mode: str, project: str, config: dict[str, Any]) -> WandbLogger:
-    """Return the W&B logger of a run; `mode` is online, offline, or auto (online if the user is logged in)."""
+    """Return the W&B logger of a run; `mode`: online, offline, or auto (online if logged in). Sets `WANDB_DATA_DIR`."""
     online = mode == "online" or (mode == "auto" and logged_in())
     # Files of artifacts wait for `wandb sync` in the run folder, unless the user has set a folder (read at import).
     os.environ[DATA_DIR_VARIABLE] = USER_DATA_DIR or str(Path(folder).resolve() / "wandb" / "data")
     logger = WandbLogger(
         project=project, name=Path(folder).resolve().name, id=run_id(folder), save_dir=str(folder),
-        offline=not online, resume="allow" if online else None, **grouping(folder, config),  # allow: continue the id
+        offline=not online, resume="allow" if online else None, **grouping(folder, config),  # allow: continue this id
     )  # fmt: skip
     vars(logger).get("_wandb_init", {}).pop("anonymous", None)  # wandb warns of it even where it is not set
     return logger
@@ -88,14 +88,14 @@ class WandbRecord(Callback):
         self._best_scores = checkpoint.get(BEST_SCORES, {})
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Set the scores of the best checkpoint in the summary of the W&B run, and add them to the checkpoint."""
+        """Set the scores of the best checkpoint in the W&B summary; keep them in the checkpoint for a resumed run."""
         # After a validation with a new best score, best.ckpt is written first, so the present metrics are its scores.
         best = best_score(trainer)
         if best is not None and best != self._best_scores.get("score"):
             metrics = trainer.callback_metrics.items()
             values = {name: value.item() for name, value in metrics if name.startswith("val/")}
             self._best_scores = {"score": best, "summary": values | {"best_step": trainer.global_step}}
-        if self._best_scores:  # at each checkpoint, because W&B has replaced them by the last values
+        if self._best_scores:  # at each checkpoint, because W&B replaces them by the last logged values
             for run in self._wandb_runs(trainer):
                 run.summary.update(self._best_scores["summary"])
         checkpoint[BEST_SCORES] = self._best_scores
@@ -106,7 +106,7 @@ class WandbRecord(Callback):
             return
         for run in self._wandb_runs(trainer):
             artifact = wandb.Artifact(f"model-{run.id}", type="model", metadata={"step": trainer.global_step})
-            artifact.add_file(str(best_checkpoint(self.run)), policy="immutable")  # W&B need not copy it first
+            artifact.add_file(str(best_checkpoint(self.run)), policy="immutable")  # W&B makes no copy for the upload
             for path in (self.run / "config.yaml", self.run / "environment.json"):
                 artifact.add_file(str(path))
             if (self.run / "text").is_dir():

@@ -35,13 +35,13 @@ def write_export(
 ) -> None:
     """Write a run's model, by default its best checkpoint, to an empty folder.
 
-    `licence` and `name` are for its card. `compact` writes matrices in 8 bits, and neither a frozen encoder nor its
+    `licence` and `name` are for the model card. `compact` writes matrices in 8 bits, and no frozen encoder with its
     tokenizer, which are loaded by name. A `UserError` if `run` has no summarizer, or its checkpoint does not fit.
     """
     path = checkpoint or best_checkpoint(run)
     loaded = load_run(run, path)
     left_out = _frozen_weights(loaded) if compact else set()
-    places, note = {}, ""  # folders of pretrained parts, as an encoder, by config key; why there are none, for the card
+    places, note = {}, ""  # paths that `Summarizer.export` returns; why there are none, for the card
     try:
         places = {} if left_out else loaded.model.export(folder)
     except ValueError as error:  # the network cannot be written in the format of transformers
@@ -51,7 +51,7 @@ def write_export(
     (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
     data = loaded.data
     frozen_tokenizer = data.tokenizer_type.of_checkpoint(data.checkpoint).state() if left_out else None
-    if data.tokenizer is None or data.tokenizer.state() != frozen_tokenizer:  # unless a frozen encoder has it
+    if data.tokenizer is None or data.tokenizer.state() != frozen_tokenizer:  # else it is loaded with the encoder
         shutil.copytree(run / "text", folder / "text")
     described = _described(loaded, read_checkpoint(path, verify=False))  # `load_run` has verified it
     weights = {name: value for name, value in loaded.model.state_dict().items() if name not in left_out}
@@ -68,26 +68,26 @@ def _frozen_weights(loaded: Run) -> set[str]:
 
 
 def _described(loaded: Run, checkpoint: dict[str, Any]) -> dict[str, Any]:
-    """Return plain values of a checkpoint: `loss_weights`, `global_step`, `switches` (states of schedules)."""
+    """Return the model's `loss_weights`, and `global_step` and `switches` (states of schedules) of a checkpoint."""
     described: dict[str, Any] = {}
     loaded.model.on_save_checkpoint(described)
     described.pop("text", None)  # the tokenizer, which is in the folder text/
     described["global_step"] = checkpoint["global_step"]
     described["switches"] = checkpoint.get("switches")
-    return json.loads(json.dumps(described))  # as readers of the file get it: tuples become lists
+    return json.loads(json.dumps(described))  # as read from the exported file: tuples become lists
 
 
 def _portable(config: dict[str, Any], places: dict[str, str]) -> dict[str, Any]:
-    """Return the config of an exported model, without absolute paths; `places` has folders of pretrained parts."""
+    """Return an exported model's config without absolute paths; `places`: relative paths of pretrained parts by key."""
     config = {key: value for key, value in config.items() if key not in _LEFT_OUT}
     config = map_strings(config, lambda text: os.path.basename(text) if os.path.isabs(text) else text)
     data = config["data"].setdefault("init_args", {})
     for key in _OF_THE_MACHINE:
         if key in data:
-            data[key] = None
+            data[key] = None  # a path that other machines lack
     model = config["model"].setdefault("init_args", {})
     for key, place in places.items():
-        path = IN_FOLDER if place == "." else f"{IN_FOLDER}/{place}"
+        path = IN_FOLDER if place == "." else f"{IN_FOLDER}/{place}"  # IN_FOLDER: wherever the export lies
         # The data may have a copy of the argument, by its last part: `checkpoint` of the model's `encoder.checkpoint`.
         for part, name in ((model, key), (data, key.rpartition(".")[2])):
             if get_value(part, name) is not None:
@@ -98,7 +98,7 @@ def _portable(config: dict[str, Any], places: dict[str, str]) -> dict[str, Any]:
 def _export_other_models(loaded: Run, config: dict[str, Any], folder: Path) -> None:
     """Export models that the data of a run reads (MatchSum's sentence scorer, a parser), and set paths in `config`."""
     data, original = config["data"]["init_args"], loaded.config["data"]["init_args"]  # `original` has the run's paths
-    scorer = original.get("scorer")  # of MatchSum; only a `RunScorer` has a run
+    scorer = original.get("scorer")  # MatchSum's sentence scorer; it has a `run` if it is a `RunScorer`
     if isinstance(scorer, dict) and (scorer.get("init_args") or {}).get("run"):
         (folder / "scorer").mkdir()
         write_export(Path(scorer["init_args"]["run"]), folder / "scorer")

@@ -36,7 +36,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise UserError(f"{path}: no such file; give a checkpoint that was downloaded")
     content = _load(path)
-    for key in ("model", "state_dict"):  # entries of checkpoints beside the state of the optimizer
+    for key in ("model", "state_dict"):  # keys of the weights in training checkpoints
         if isinstance(content, Mapping) and isinstance(content.get(key), Mapping | Inert):
             content = content[key]
     weights = dict(_tensors(content))
@@ -48,7 +48,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 def _load(path: Path) -> Any:
     """Return the content of a pickled file; for each class that torch refuses, add a placeholder and read it again."""
     stand_ins: dict[str, type[Inert]] = {}  # placeholders by the full name of the class
-    while len(stand_ins) < MOST_CLASSES:
+    while len(stand_ins) < MOST_CLASSES:  # each class takes another reading of the file
         try:
             with safe_globals([(stand_in, name) for name, stand_in in stand_ins.items()]):
                 return load_pickled(path)
@@ -70,11 +70,11 @@ _REMEDY = (
 
 
 def _tensors(content: Any, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors of a state dict, or of the parameters, buffers and parts of a pickled module, an `Inert`."""
+    """Yield (name, tensor) in a state dict, or in parameters, buffers and submodules of a pickled module (`Inert`)."""
     if isinstance(content, Inert):
         values = vars(content)
         for part in ("_parameters", "_buffers", "_modules"):
-            yield from _tensors(values.get(part) or {}, prefix)  # objects that are no modules have none of the parts
+            yield from _tensors(values.get(part) or {}, prefix)  # {}: another object than a module
     elif isinstance(content, Mapping):
         for name, value in content.items():
             if isinstance(value, Tensor):
@@ -159,8 +159,8 @@ def rename(weights: Mapping[str, Tensor], kind: Kind) -> dict[str, Tensor]:
     old_prefix, new_prefix = key_map.encoder
     for name, value in weights.items():
         if any(re.fullmatch(pattern, name) for pattern in (*_DROPPED, *key_map.dropped)):
-            continue  # a buffer, or a weight without an effect, such as the bias of attention keys
-        if name.startswith(old_prefix):  # the encoder is BERT of transformers in both: only the prefix differs
+            continue  # a buffer, or a weight without an effect, such as a bias of attention keys, which softmax cancels
+        if name.startswith(old_prefix):  # here and in the suite, the encoder is transformers' BERT
             renamed[new_prefix + name.removeprefix(old_prefix)] = value
             continue
         new = name
