@@ -46,8 +46,7 @@ def parse(arguments: list[str]) -> None:
     parse_corpus(corpus, options)
 
 
-def _parse_options() -> ArgumentParser:
-    """Return the parser of `precis parse`, which raises errors instead of exiting."""
+def _parse_options() -> ArgumentParser:  # the parser of `precis parse`; it raises errors instead of exiting
     parser = ArgumentParser(prog="precis parse", description=parse.__doc__, exit_on_error=False)
     add = parser.add_argument
     add("inputs", nargs="*", type=str, help="text files, folders of .txt files; standard input if none")

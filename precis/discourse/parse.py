@@ -136,7 +136,7 @@ class ParseWriter(Callback):
         self._progress = None
         if trainer.is_global_zero:
             self._progress = self._resources.enter_context(progress_bar())
-            tokens = getattr(trainer.predict_dataloaders, "tokens", None)  # other loaders have no count
+            tokens = getattr(trainer.predict_dataloaders, "tokens", None)  # only a loader of `ParsingData` counts
             self._task = self._progress.add_task("parsing tokens", total=tokens)
 
     def on_predict_batch_end(self, trainer, pl_module, outputs, batch, batch_idx, dataloader_idx=0) -> None:
@@ -206,8 +206,8 @@ def show(options: Namespace) -> None:
         raise UserError(f"--show draws one document, and there are {len(texts)}; name one file")
     (document,) = documents_of(Texts(texts), options.language)
     band = options.band  # maximum distance in EDUs of two EDUs whose relations are kept
-    if options.heat_map is not None:  # a heat map shows all pairs of EDUs, and each EDU has a word
-        band = min(LARGEST_HEAT_MAP, len(length_words(document.text)))  # words, an upper bound on EDUs
+    if options.heat_map is not None:  # a heat map has all pairs of EDUs, however distant
+        band = min(LARGEST_HEAT_MAP, len(length_words(document.text)))  # a text has no more EDUs than words
     parser = _load_and_announce(options.parser, options.rows, band)  # rows: see `tree_ldd`
     request, parse = parse_document(document, parser)  # the request has the text to which offsets refer
     draw(parse, request, options.svg, options.heat_map)
@@ -223,7 +223,7 @@ def parse_document(document: Document, parser: LightningModule) -> tuple[ParseRe
 
 def draw(parse: DiscourseParse, request: ParseRequest, svg: Path | None = None, png: Path | None = None) -> None:
     """Print the best tree in the width of the terminal; write it as SVG, and the heat map as PNG, if requested."""
-    texts = [request.text[start:end] for start, end in parse.edus.tolist()]  # of EDUs, offsets in `request.text`
+    texts = [request.text[start:end] for start, end in parse.edus.tolist()]  # `edus`: offsets in `request.text`
     tree = parse.best_tree()
     print(printable(draw_text(tree, texts, max(MIN_WIDTH, Console().width))))
     if svg is not None:
@@ -235,7 +235,7 @@ def draw(parse: DiscourseParse, request: ParseRequest, svg: Path | None = None, 
 
 
 def nucleus_probabilities(parse: DiscourseParse) -> torch.Tensor:
-    """Return p(EDU i is the nucleus of EDU j), any relation, [E, E]; 0 for i = j, NaN beyond `half_width` EDUs."""
+    """Return p(EDU i is the nucleus of EDU j), summed over relations, [E, E]; 0 for i = j, NaN outside the band."""
     size, half = parse.size, parse.half_width  # E, b
     pairs = torch.full((size, size), float("nan"))  # [E, E]
     row = torch.arange(size)[:, None].expand(-1, 2 * half + 1)  # [E, 2b + 1]: i

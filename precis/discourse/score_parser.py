@@ -34,7 +34,7 @@ VARIANTS = {"original": "original Parseval", "rst": "RST-Parseval"}
 
 
 def print_scores(options: Namespace, arguments: Sequence[str]) -> None:
-    """Print the scores of a parser; with `--out`, write scores.md, and scores.json with the command, `arguments`."""
+    """Print the scores of a parser; with `--out`, write scores.md, and scores.json, which includes the command line."""
     result = {"command": shlex.join(["precis", "score-parser", *arguments]), **score(options)}
     text = markdown_page(result)
     if options.out is not None:
@@ -138,10 +138,10 @@ def name_of(parser: str) -> str:
 def baseline_trees(documents: Sequence[TreebankDocument], gold: Sequence[Tree], relations: Sequence[str]) -> list[Tree]:
     """Return right-branching trees with GUM's most frequent labels, or `gold`'s if `relations` are not those of GUM."""
     labels: dict[str, Label] = {}
-    if not {"elaboration", "joint"} <= set(relations):  # in the default labels of `right_branching`, GUM's
+    if not {"elaboration", "joint"} <= set(relations):  # relations of the default labels, from GUM
         counts = Counter((span.nuclearity, span.relation) for tree in gold for span in tree.spans())
         most_frequent = counts.most_common(1)[0][0]
-        labels = {"within": most_frequent, "between": most_frequent}  # sentences: labels of nodes inside and above
+        labels = {"within": most_frequent, "between": most_frequent}  # of nodes within sentences, and above them
     return [right_branching(document, **labels) for document in documents]
 
 
@@ -149,7 +149,7 @@ def _end_to_end(
     parser: LightningModule, documents: Sequence[TreebankDocument], name: str, resamples: int, language: str
 ) -> dict[str, Any]:
     """Return `segmentation_f1` and `parseval` of parser and baseline, which has the parser's EDUs, from text alone."""
-    texts = [_from_text(document, language) for document in documents]  # gold sentences and paragraphs are replaced
+    texts = [_from_text(document, language) for document in documents]  # with detected sentences and paragraphs
     parses = parsed(parser, [request_of(text, edus=False) for text in texts], "text alone")
     starts = [(parse.edus[:, 0].tolist(), edu_starts(document)) for parse, document in zip(parses, documents)]
     segmented = []  # the same documents with predicted EDUs, for the baseline

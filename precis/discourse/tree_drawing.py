@@ -35,7 +35,7 @@ def draw_text(tree: Tree, edu_texts: Sequence[str], width: int = 100) -> str:
         label = f"[{start + 1}] {one_line(edu_texts[start])}"  # of an EDU
         if node is not None:
             label = f"{_label(node)} ({node.nuclearity}) {node.start + 1}–{node.end + 1}"
-        role = f"{letter} " if letter else ""  # the root has none
+        role = f"{letter} " if letter else ""  # nuclearity in the parent; the root has none
         lines.append(shorten(_shorten_branch(branch, width // 2) + role + label, width))
         if node is None:
             continue

@@ -90,7 +90,7 @@ def compare_runs(
     split: str | None = None,
     language: str | None = None,
 ) -> Comparison:
-    """Return the comparison that `precis compare` prints, by its options; a `UserError` if runs cannot be compared."""
+    """Return the comparison that `precis compare` prints for its options; a `UserError` if runs cannot be compared."""
     runs = read_all(paths, split, language or "en")  # adds ROUGE where there are no scores
     if language is not None:  # else recorded ROUGE stays
         for run in runs:
@@ -101,7 +101,7 @@ def compare_runs(
 
 
 def _source_texts(comparison: Comparison) -> tuple[dict[str, str], str | None]:
-    """Return texts by id from the corpus of one run (all runs have these documents), and a warning if some lack."""
+    """Return texts by id from the corpus of a run, as all have the same documents; and a warning if some are absent."""
     run = next((run for system in comparison.systems for run in system.runs if run.config), None)
     if run is None:
         return {}, None
@@ -230,7 +230,7 @@ def to_latex(table: GroupedTable, notes: Sequence[str]) -> str:
             spread = rf"\pm {cell.spread:.2f}" if cell.spread is not None else ""
             mean = f"${cell.mean:.2f}{spread}$"
             text = rf"\textbf{{{mean}}}" if (row_number, column) in best else mean
-            texts.append(text + ("$^{*}$" if cell.significant else ""))  # is the difference to the baseline
+            texts.append(text + ("$^{*}$" if cell.significant else ""))  # differs significantly from the baseline
         shared = 0  # number of leading labels that equal those above and stay blank; the last label is always printed
         while shared < len(row.labels) - 1 and above and row.labels[shared] == above[shared]:
             shared += 1

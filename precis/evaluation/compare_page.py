@@ -36,7 +36,7 @@ def write_page(
 def page_data(
     comparison: Comparison, notes: Sequence[str], max_documents: int, sources: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the data of the page, not escaped, as plain values; `sources` has texts of documents by id."""
+    """Return the data of the page as plain values, texts not escaped; `sources` has texts of documents by id."""
     systems = []
     for system, cells in zip(comparison.systems, comparison.cells):
         runs = []
@@ -103,7 +103,7 @@ def chosen_documents(comparison: Comparison, max_count: int) -> list[int]:
     ranking = np.argsort(scores.max(0) - scores.min(0), kind="stable")  # by the range of scores over systems
     if len(ranking) <= max_count:
         return list(range(len(ranking)))
-    return sorted(ranking[np.linspace(0, len(ranking) - 1, max_count).round().astype(int)].tolist())  # as in the corpus
+    return sorted(ranking[np.linspace(0, len(ranking) - 1, max_count).round().astype(int)].tolist())  # corpus order
 
 
 def document_data(comparison: Comparison, max_count: int, sources: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -153,7 +153,7 @@ def read_all(paths: Sequence[Path], split: str | None = None, language: str = "e
         if lacking := len(entries) - len(with_predictions):
             print(f"{path}: {lacking} of {len(entries)} points have no predictions yet, left out", file=sys.stderr)
         for run, label in with_predictions:
-            runs.setdefault(run.resolve(), _read_run(run, label, split, language))  # the first of equal runs
+            runs.setdefault(run.resolve(), _read_run(run, label, split, language))  # duplicates are ignored
     run_by_split = {run.split: run for run in runs.values() if run.split is not None}
     if len(run_by_split) > 1:
         (first_split, first), (second_split, second), *_ = run_by_split.items()
@@ -194,7 +194,7 @@ def _read_run(path: Path, label: str, split: str, language: str) -> RunRecord:
         raise UserError(f"{path}: compare reads JSON Lines; give a .jsonl file with id, summary and references")
     else:
         predictions, folder = path, path.parent
-        # Other files in the folder of a run, such as those of `precis baseline`, are not of this run.
+        # Only predictions of the run have its config: `precis baseline` may have written other files beside them.
         is_of_run = path.name.startswith("predictions.") and (folder / "config.yaml").is_file()
         config = read_config(folder) if is_of_run else {}
     environment = folder / "environment.json"
@@ -220,7 +220,7 @@ def _signatures(scores: Path, predictions: Path) -> dict[str, str] | None:
 
 
 def _add_evaluated(path: Path, records: list[dict[str, Any]], signatures: dict[str, str]) -> dict[str, str]:
-    """Add scores of `precis evaluate` to `records`; return all signatures, which include `signatures` of `records`."""
+    """Add scores of `precis evaluate` to `records`, whose present scores have `signatures`; return all signatures."""
     scores_file = scores_path(path)
     if not scores_file.is_file():
         return signatures
@@ -289,10 +289,10 @@ def systems_of(runs: Sequence[RunRecord]) -> list[System]:
 
 
 def _align(first: RunRecord, run: RunRecord) -> None:
-    """Sort the records of `run` as in `first`; a `UserError` if documents, or references except sentences, differ."""
+    """Sort the records of `run` as in `first`; a `UserError` if documents, or the words of references, differ."""
     by_id = {record["id"]: record for record in run.rows}
     expected = {record["id"] for record in first.rows}
-    keys = [key for key in _differing_keys([first.setting, run.setting]) if key.startswith("data.")]
+    keys = [key for key in _differing_keys([first.setting, run.setting]) if key.startswith("data.")]  # likely causes
     remedy = "they cannot be compared; test all runs on the same documents"
     remedy += f" (their configs differ in {', '.join(keys)})" if keys else ""
     # In both directions: ids of documents that `complete` has and `lacking` has not.
@@ -303,7 +303,7 @@ def _align(first: RunRecord, run: RunRecord) -> None:
     run.rows = [by_id[record["id"]] for record in first.rows]
     run.__dict__.pop("measures", None)  # values that `RunRecord.measures` cached have the former order
     for expected_record, record in zip(first.rows, run.rows):
-        if _reference_words(expected_record["references"]) != _reference_words(record["references"]):
+        if _reference_words(expected_record["references"]) != _reference_words(record["references"]):  # not sentences
             name = record["id"]
             raise UserError(f"{run.path}: document {name!r} has other references than in {first.path}; {remedy}")
 

@@ -85,7 +85,7 @@ def _test_differences(
 ) -> dict[tuple[int, int], dict[str, Any]]:
     """Return the fields of `Cell` that compare systems with the baseline, by indices of system and measure.
 
-    `scores` has an array [R runs, N documents, M measures] for each system. Fixed systems are files, without seeds.
+    `scores` has an array [R runs, N documents, M measures] for each system. Fixed systems are files of outputs.
     """
     others = [index for index in range(len(systems)) if index != baseline]
     tested = np.array([name not in DESCRIPTIVE for name in measures])  # [M]; for the others, no direction is better
@@ -218,7 +218,7 @@ def how_computed(comparison: Comparison) -> list[str]:
         f"{counted(comparison.documents, 'document')} of {split}; in brackets 95 % intervals "
         "over seeds and documents (Student's t); ± the standard deviation over seeds"
     ]
-    tested = [name for name in comparison.measures if name not in DESCRIPTIVE]  # where higher is better
+    tested = [name for name in comparison.measures if name not in DESCRIPTIVE]  # not length and repetition
     untested = [name for name in comparison.measures if name in DESCRIPTIVE]
     comparisons = len(comparison.systems) - 1
     if comparisons and tested:

@@ -19,7 +19,7 @@ _MAX_COLUMNS = 8  # measures in the single table, so that it fits a terminal
 def show(result: Mapping[str, Any], console: Console) -> None:
     """Print the results of `evaluate` as tables."""
     name = ", ".join(result["files"])
-    if len(result["systems"]) > _MAX_TABLES:  # then a line each; `scores` is by system and measure
+    if len(result["systems"]) > _MAX_TABLES:  # a line each; `scores` is by system and measure
         _show_ranking(result["scores"], name, console)
     else:
         for system in result["systems"] or [None]:  # None: the outputs name no system

@@ -114,7 +114,7 @@ def _read_lines(path: Path) -> list[str]:
         line = content.count(b"\n", 0, error.start) + 1
         problem = f"not UTF-8 (byte 0x{content[error.start]:02x})"
         raise bad_record(f"{path}:{line}", problem, "convert the file (iconv -f latin1 -t utf-8)") from None
-    return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]  # after a last LF comes no line
+    return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]  # a last LF begins no line
 
 
 def _read_record(row: Row, where: str, names: FieldNames, splitter: SentenceCutter) -> Prediction:

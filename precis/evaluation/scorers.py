@@ -75,7 +75,8 @@ def lacking(metric: str, predictions: Sequence[Prediction], options: ScoreOption
     """Return, for messages, what is missing for a metric and how to provide it; None if it can be computed."""
     if metric in NEED_REFERENCES and not any(prediction.references for prediction in predictions):
         return "there are no references: add --references FILE, or name their field with --fields.references"
-    if (metric in NEED_DOCUMENTS or is_plug_in(metric)) and predictions[0].document is None:  # all or none have one
+    # `read_predictions` has checked that all outputs have a document, or none.
+    if (metric in NEED_DOCUMENTS or is_plug_in(metric)) and predictions[0].document is None:
         return "there are no documents: add --documents FILE or --run RUN"
     package, extra = NEED_PACKAGES.get(metric, (None, None))  # `extra` of precis-suite installs the package
     if package and importlib.util.find_spec(package) is None:

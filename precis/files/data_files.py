@@ -33,7 +33,7 @@ def read_json(path: Path, **types: Any) -> dict[str, Any]:
 
 
 def _has_type(value: Any, kind: Any) -> bool:
-    """Return whether a JSON value has a type: a class, a union, or, for all parts, `list[T]` or `dict[str, T]`."""
+    """Return whether a JSON value has a type: a class, a union, `list[T]` or `dict[str, T]`; T is checked, too."""
     origin, parts = get_origin(kind) or kind, get_args(kind)  # list and (int,) of list[int]
     if origin is UnionType:
         return any(_has_type(value, part) for part in parts)
@@ -54,7 +54,7 @@ def folder_beside(path: Path, name: object) -> Path:
 
 
 def read_yaml(path: Path, no_mapping: str = NO_CONFIG) -> dict[str, Any]:
-    """Return the mapping in a YAML file; a `UserError` with the line of a mistake, or for no mapping, `no_mapping`."""
+    """Return the mapping in a YAML file; a `UserError` with the line of a mistake, or `no_mapping` if it has none."""
     try:
         content = load_yaml(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:

@@ -7,7 +7,7 @@ from jsonargparse import Namespace
 
 
 def leaves(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (key, value) inside a config, also of empty groups; keys are as `trainer.callbacks[0].class_path`."""
+    """Yield (key, value) of each value in a config, or empty group; keys are as `trainer.callbacks[0].class_path`."""
     if isinstance(value, Namespace):
         value = vars(value)
     if isinstance(value, Mapping) and value:

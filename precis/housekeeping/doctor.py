@@ -77,7 +77,7 @@ def _check_installed(requirement: Requirement) -> tuple[str, str]:
         version = metadata.version(name)
     except metadata.PackageNotFoundError:
         return "", f"{name} is not installed: {remedy}"
-    fits = specifier.contains(version, prereleases=True)  # the user has chosen a pre-release
+    fits = specifier.contains(version, prereleases=True)  # a user may have chosen a pre-release
     return version, "" if fits else f"{name} {version} does not fit {specifier}: {remedy}"
 
 
@@ -113,14 +113,14 @@ def _describe_caches() -> dict[str, str]:
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
     hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
     entries = list(list_entries(folder)) if folder.is_dir() else []
-    files = (path for path in hub.rglob("*") if path.is_file() and not path.is_symlink())  # files of links are counted
+    files = (path for path in hub.rglob("*") if path.is_file() and not path.is_symlink())  # link targets are counted
     hub_bytes = sum(path.stat().st_size for path in files)
     caches = {
         str(folder): f"{counted(len(entries), 'entry')}, {format_size(sum(entry.nbytes for entry in entries))}",
         str(hub): f"Hugging Face hub, {format_size(hub_bytes)}",
     }
     for path in (folder, hub):
-        parent = next(place for place in (path, *path.absolute().parents) if place.exists())  # of a missing `path`
+        parent = next(place for place in (path, *path.absolute().parents) if place.exists())  # nearest that exists
         writable = "" if os.access(parent, os.W_OK) else ", not writable"
         caches[str(path)] += f"; {format_size(shutil.disk_usage(parent).free)} free{writable}"
     return caches
@@ -135,7 +135,7 @@ def _print_report(report: dict[str, Any]) -> None:
         lines = [content] if isinstance(content, str) else content  # unused for a dict
         entries = list(content.items()) if isinstance(content, dict) else [("", line) for line in lines]
         for number, (name, text) in enumerate(entries):
-            style = "yellow" if text.startswith("lacks ") or text == "missing" else ""  # extra, package
+            style = "yellow" if text.startswith("lacks ") or text == "missing" else ""  # of an extra or package
             title = "" if number else heading.replace("_", " ")  # once, in the first line
             table.add_row(title, printable_line(name), Text(printable_line(text), style))
     Console().print(table)

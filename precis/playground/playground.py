@@ -87,7 +87,7 @@ class Playground:
         return document.text[: self.max_characters], reference
 
     def summarize(self, text: str, reference: str, names: Sequence[str], beam_size: int) -> str:
-        """Return the summaries of a text by the models `names` as HTML; an error, as of the user, as HTML too."""
+        """Return the summaries of a text by the models `names` as HTML; errors become HTML, too, for the page."""
         try:
             self._check(text, reference, names)
             cards = [self._card(number, name, text, reference, beam_size) for number, name in enumerate(names)]
@@ -178,7 +178,7 @@ def sections(prefix: str, model: Summarizer, data: SummarizationData, batch: Bat
     parts = []
     if isinstance(summary, ExtractiveSummary):
         parts.append(MACROS.selected_sentences(summary))
-    elif isinstance(model, CopyingSummarizer) and summary.copied is not None:  # with attention to words
+    elif isinstance(model, CopyingSummarizer) and summary.copied is not None:  # with its attention
         source, _, attention, _ = model.attention_map(batch, 0)  # S words of the document; weights of T words, [T, S]
         parts.append(copied_summary(prefix, source, summary.words, summary.copied, attention, agents_of(batch)))
     else:
@@ -220,7 +220,7 @@ def discourse_sections(model: RSTformer, data: SummarizationData, document: Docu
     parts.append(MACROS.table("relations of the document, share of the distribution", ["relation", "share"], shares))
     heads = []
     for layer in range(len(model.network.injections)):  # one for each layer, or one that all share
-        for head, names in enumerate(relations_of(model, layer, parse.relations)):  # names: with commas
+        for head, names in enumerate(relations_of(model, layer, parse.relations)):  # joined by commas
             heads.append([str(layer + 1), str(head + 1), ", ".join(names.split(", ")[:_RELATIONS])])
     if heads:
         parts.append(MACROS.table("relations that weigh most in each head", ["layer", "head", "relations"], heads))

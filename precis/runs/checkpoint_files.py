@@ -67,7 +67,7 @@ class WholeCheckpoints(TorchCheckpointIO):
 
 
 def _write(checkpoint: dict[str, Any], path: Path) -> None:
-    """Write a checkpoint to disk; raise the `OSError` or exception of a signal that torch turns into `RuntimeError`."""
+    """Write a checkpoint to disk; raise the `OSError`, or a signal's error, that torch replaces by `RuntimeError`."""
     with path.open("wb") as file:
         recording = _ErrorRecordingFile(file)  # keeps the error that torch replaces
         try:
@@ -137,7 +137,7 @@ def _in_folder(path: str, old: str, new: str) -> str:
     if not path:
         return path
     relative = os.path.relpath(path, old)
-    if relative.startswith(os.pardir):  # outside `old`, where Lightning, which deletes replaced models, must not
+    if relative.startswith(os.pardir):  # outside `old`: Lightning deletes replaced models, but must not there
         relative = os.path.basename(path)
     return os.path.join(new, relative)
 
@@ -173,7 +173,7 @@ def check_writable(run: Path) -> None:
     try:
         is_new = not folder.is_dir()
         folder.mkdir(parents=True, exist_ok=True)
-        for folder in (Path(run), Path(run) / "checkpoints"):  # `folder` is named in the error
+        for folder in (Path(run), Path(run) / "checkpoints"):  # the error names the folder that fails
             if folder.is_dir():
                 with TemporaryFile(dir=folder) as probe:
                     probe.write(b"precis")
@@ -192,10 +192,10 @@ def source_checkpoint(config: Namespace) -> Path:
     """Return the checkpoint of `--start_from`, and let the data of the config use the tokenizer of its run."""
     path = Path(config.start_from.replace("{seed}", str(config.seed_everything)))  # {seed}: in sweeps over seeds
     tokenizer = _run_of(path) / "text"
-    if config.data.init_args.get("tokenizer_dir", "") is None and tokenizer.is_dir():  # the argument exists, unset
+    if config.data.init_args.get("tokenizer_dir", "") is None and tokenizer.is_dir():  # None: not set
         config.data.init_args.tokenizer_dir = tokenizer
     is_resumed = config.resume is True or (config.resume and has_checkpoint(config.run_dir))  # true, or auto
-    return path if is_resumed else find_start(config)  # a resumed run does not read it: not checked
+    return path if is_resumed else find_start(config)  # `find_start` checks it; a resumed run does not read it
 
 
 def find_start(config: Mapping[str, Any] | Namespace) -> Path:
@@ -224,7 +224,7 @@ def _run_of(path: Path) -> Path:
 
 
 def check_same_model(option: str, path: Path, class_path: str) -> None:
-    """Raise a `UserError` if `path`, a checkpoint or run folder that `option` names, is of a model not `class_path`."""
+    """Raise a `UserError` if `path`, the checkpoint or run folder in `option`, has another model than `class_path`."""
     run = _run_of(path)
     config = read_config(run) if (run / "config.yaml").is_file() else {}  # outside a run folder, nothing is checked
     trained_class = (config.get("model") or {}).get("class_path", "")

@@ -62,7 +62,7 @@ class RunCSVLogger(CSVLogger):
         try:
             super().save()
         except OSError as error:
-            check_not_removed(self.path.parent)  # raises another `UserError` if it was
+            check_not_removed(self.path.parent)  # raises a clearer error if it was removed
             remedy = f"make room or give permission, then resume the run with `precis fit --run {self.path.parent}`"
             raise UserError(f"{self.path}: cannot be written ({error.strerror or error}); {remedy}") from None
 
@@ -109,7 +109,7 @@ def pending_row(trainer: Trainer) -> dict[str, Any] | None:
     # In the hook at the end of a batch, the batch is processed but not yet completed; Lightning logs after the hook.
     progress = trainer.fit_loop.epoch_loop.batch_progress.total
     in_hook = progress.completed != progress.processed
-    if not in_hook or accumulates(trainer) or not logs_this_step(trainer):  # logged already; or never
+    if not in_hook or accumulates(trainer) or not logs_this_step(trainer):  # already; the others: never
         return None
     values, step = values_to_log(trainer)
     return {"values": {"epoch": trainer.current_epoch} | convert_tensors_to_scalars(values), "step": step}

@@ -107,7 +107,7 @@ def load_run(
     if corpus is not None:
         data.corpus = corpus
     text = Path(run) / "text"
-    if text.is_dir() or not model.frozen_weights():  # else `load_tokenizer` raises an error if text/ is missing
+    if text.is_dir() or not model.frozen_weights():  # without both, `load_tokenizer` raises an error
         data.tokenizer = data.load_tokenizer(text)
     else:  # exported without the frozen encoder and its tokenizer, which are loaded from the hub again
         data.tokenizer = data.tokenizer_type.of_checkpoint(data.checkpoint)
@@ -121,7 +121,7 @@ def load_run(
 
 
 def run_documents(run: Path, split: str, language: str | None = None) -> Dataset:
-    """Return all documents of a split of a run's corpus; `language` replaces the run's, for sentences, unless None."""
+    """Return all documents of a split of a run's corpus, with the sentences of `language`, by default the run's."""
     config = _read_run_config(run)
     if language is not None:
         config["data"]["init_args"]["language"] = language
@@ -200,7 +200,7 @@ class RunRecord(Callback):
     def _write(self, trainer: Trainer) -> None:
         """Write config.yaml, text/ (the tokenizer, which a resumed run already has) and environment.json."""
         atomic_write(self.run / "config.yaml", self.config)
-        has_tokenizer = trainer.ckpt_path is not None and (self.run / "text").is_dir()  # if not resumed, replaced
+        has_tokenizer = trainer.ckpt_path is not None and (self.run / "text").is_dir()  # a new run replaces it
         if isinstance(trainer.datamodule, SummarizationData) and not has_tokenizer:
             self._save_tokenizer(trainer.datamodule)
         seed = os.environ.get("PL_GLOBAL_SEED")  # set by Lightning's `seed_everything`

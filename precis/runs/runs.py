@@ -69,7 +69,7 @@ def describe_run(run: Path) -> dict[str, Any]:
         config = read_yaml(run / "config.yaml")
         description["model"] = config["model"]["class_path"].rpartition(".")[2]
         checkpoint = config.get("checkpoint") or {}
-        monitor, mode = checkpoint.get("monitor", "val/rouge1"), checkpoint.get("mode")
+        monitor, mode = checkpoint.get("monitor", "val/rouge1"), checkpoint.get("mode")  # val/rouge1, max: defaults
     except (UserError, OSError, KeyError, TypeError, AttributeError) as error:
         return description | {"problem": f"config.yaml: {error}"}
     last_step, values = read_metrics(run, monitor)

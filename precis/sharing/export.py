@@ -87,7 +87,7 @@ def _portable(config: dict[str, Any], places: dict[str, str]) -> dict[str, Any]:
             data[key] = None  # a path that other machines lack
     model = config["model"].setdefault("init_args", {})
     for key, place in places.items():
-        path = IN_FOLDER if place == "." else f"{IN_FOLDER}/{place}"  # IN_FOLDER: wherever the export lies
+        path = IN_FOLDER if place == "." else f"{IN_FOLDER}/{place}"  # IN_FOLDER: the export's folder
         # The data may have a copy of the argument, by its last part: `checkpoint` of the model's `encoder.checkpoint`.
         for part, name in ((model, key), (data, key.rpartition(".")[2])):
             if get_value(part, name) is not None:

@@ -31,7 +31,7 @@ class Inert:
 def read_weights(path: Path) -> dict[str, Tensor]:
     """Return the weights of a checkpoint, a state dict or a pickled model, by name; a `UserError` if there are none.
 
-    torch reads the file with `weights_only`; a class that it refuses is not imported, but replaced by an `Inert` one.
+    torch reads the file with `weights_only`; a class that it refuses is not imported; a subclass of `Inert` stands in.
     """
     if not path.is_file():
         raise UserError(f"{path}: no such file; give a checkpoint that was downloaded")
@@ -46,7 +46,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def _load(path: Path) -> Any:
-    """Return the content of a pickled file; for each class that torch refuses, add a placeholder and read it again."""
+    """Return the content of a pickled file; for each class that torch refuses, add an `Inert` one and read again."""
     stand_ins: dict[str, type[Inert]] = {}  # placeholders by the full name of the class
     while len(stand_ins) < MOST_CLASSES:  # each class takes another reading of the file
         try:
@@ -74,7 +74,7 @@ def _tensors(content: Any, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
     if isinstance(content, Inert):
         values = vars(content)
         for part in ("_parameters", "_buffers", "_modules"):
-            yield from _tensors(values.get(part) or {}, prefix)  # {}: another object than a module
+            yield from _tensors(values.get(part) or {}, prefix)  # {} if it is not a module
     elif isinstance(content, Mapping):
         for name, value in content.items():
             if isinstance(value, Tensor):
@@ -160,7 +160,7 @@ def rename(weights: Mapping[str, Tensor], kind: Kind) -> dict[str, Tensor]:
     for name, value in weights.items():
         if any(re.fullmatch(pattern, name) for pattern in (*_DROPPED, *key_map.dropped)):
             continue  # a buffer, or a weight without an effect, such as a bias of attention keys, which softmax cancels
-        if name.startswith(old_prefix):  # here and in the suite, the encoder is transformers' BERT
+        if name.startswith(old_prefix):  # both have transformers' BERT: only prefixes differ
             renamed[new_prefix + name.removeprefix(old_prefix)] = value
             continue
         new = name
