@@ -302,8 +302,8 @@ def _align(first: RunRecord, run: RunRecord) -> None:
             raise UserError(f"{lacking.path}: no predictions of {documents}; {remedy}")
     run.rows = [by_id[record["id"]] for record in first.rows]
     run.__dict__.pop("measures", None)  # values that `RunRecord.measures` cached have the former order
-    for expected_record, record in zip(first.rows, run.rows):
-        if _reference_words(expected_record["references"]) != _reference_words(record["references"]):  # not sentences
+    for expected_record, record in zip(first.rows, run.rows):  # references may be divided into other sentences
+        if _reference_words(expected_record["references"]) != _reference_words(record["references"]):
             name = record["id"]
             raise UserError(f"{run.path}: document {name!r} has other references than in {first.path}; {remedy}")
 

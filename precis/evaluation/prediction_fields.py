@@ -132,8 +132,8 @@ def _checked_value(row: Row, where: str, name: str, flag: str, kind: str, fits: 
         raise bad_record(where, f"it has no value in field {name!r} (there are: {_fields(row)})", remedy)
     if not fits(row[name]):
         raise bad_record(where, f"field {name!r} is not {kind}", f"fix it, or name another with --fields.{flag}")
-    if not _is_utf8(row[name]):
-        raise bad_record(where, f"field {name!r} has half of a surrogate pair, which is not text", "fix it")  # \ud800
+    if not _is_utf8(row[name]):  # JSON may hold half of a surrogate pair, such as "\ud800"
+        raise bad_record(where, f"field {name!r} has half of a surrogate pair, which is not text", "fix it")
     return row[name]
 
 

@@ -111,7 +111,7 @@ class Playground:
         run = self.runs[name]
         record = {"id": "text", "document": text} | ({"summary": reference} if reference.strip() else {})
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        with TemporaryDirectory(dir=self._folder.name) as cache, self._lock, quiet_progress():  # options change below
+        with TemporaryDirectory(dir=self._folder.name) as cache, self._lock, quiet_progress():  # locked: options change
             data = run.data.with_corpus(Records([record]), Path(cache), eval_batch_size=1)
             (batch,) = data.test_dataloader()
             batch = batch.to(device)
@@ -178,7 +178,7 @@ def sections(prefix: str, model: Summarizer, data: SummarizationData, batch: Bat
     parts = []
     if isinstance(summary, ExtractiveSummary):
         parts.append(MACROS.selected_sentences(summary))
-    elif isinstance(model, CopyingSummarizer) and summary.copied is not None:  # with its attention
+    elif isinstance(model, CopyingSummarizer) and summary.copied is not None:  # shown with its attention
         source, _, attention, _ = model.attention_map(batch, 0)  # S words of the document; weights of T words, [T, S]
         parts.append(copied_summary(prefix, source, summary.words, summary.copied, attention, agents_of(batch)))
     else:

@@ -192,7 +192,7 @@ def source_checkpoint(config: Namespace) -> Path:
     """Return the checkpoint of `--start_from`, and let the data of the config use the tokenizer of its run."""
     path = Path(config.start_from.replace("{seed}", str(config.seed_everything)))  # {seed}: in sweeps over seeds
     tokenizer = _run_of(path) / "text"
-    if config.data.init_args.get("tokenizer_dir", "") is None and tokenizer.is_dir():  # None: not set
+    if config.data.init_args.get("tokenizer_dir", "") is None and tokenizer.is_dir():  # None: it is not set
         config.data.init_args.tokenizer_dir = tokenizer
     is_resumed = config.resume is True or (config.resume and has_checkpoint(config.run_dir))  # true, or auto
     return path if is_resumed else find_start(config)  # `find_start` checks it; a resumed run does not read it

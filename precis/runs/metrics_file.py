@@ -109,7 +109,7 @@ def pending_row(trainer: Trainer) -> dict[str, Any] | None:
     # In the hook at the end of a batch, the batch is processed but not yet completed; Lightning logs after the hook.
     progress = trainer.fit_loop.epoch_loop.batch_progress.total
     in_hook = progress.completed != progress.processed
-    if not in_hook or accumulates(trainer) or not logs_this_step(trainer):  # already; the others: never
+    if not in_hook or accumulates(trainer) or not logs_this_step(trainer):  # logged already, or never
         return None
     values, step = values_to_log(trainer)
     return {"values": {"epoch": trainer.current_epoch} | convert_tensors_to_scalars(values), "step": step}

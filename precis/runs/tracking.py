@@ -51,7 +51,7 @@ def wandb_logger(folder: Path, mode: str, project: str, config: dict[str, Any]) 
     os.environ[DATA_DIR_VARIABLE] = USER_DATA_DIR or str(Path(folder).resolve() / "wandb" / "data")
     logger = WandbLogger(
         project=project, name=Path(folder).resolve().name, id=run_id(folder), save_dir=str(folder),
-        offline=not online, resume="allow" if online else None, **grouping(folder, config),  # allow: continue this id
+        offline=not online, resume="allow" if online else None, **grouping(folder, config),  # continue this id
     )  # fmt: skip
     vars(logger).get("_wandb_init", {}).pop("anonymous", None)  # wandb warns of it even where it is not set
     return logger

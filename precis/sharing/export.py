@@ -79,7 +79,7 @@ def _described(loaded: Run, checkpoint: dict[str, Any]) -> dict[str, Any]:
 
 def _portable(config: dict[str, Any], places: dict[str, str]) -> dict[str, Any]:
     """Return an exported model's config without absolute paths; `places`: relative paths of pretrained parts by key."""
-    config = {key: value for key, value in config.items() if key not in _LEFT_OUT}
+    config = {key: value for key, value in config.items() if key not in _LEFT_OUT}  # keys about training
     config = map_strings(config, lambda text: os.path.basename(text) if os.path.isabs(text) else text)
     data = config["data"].setdefault("init_args", {})
     for key in _OF_THE_MACHINE:

@@ -70,8 +70,8 @@ _REMEDY = (
 
 
 def _tensors(content: Any, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
-    """Yield (name, tensor) in a state dict, or in parameters, buffers and submodules of a pickled module (`Inert`)."""
-    if isinstance(content, Inert):
+    """Yield (`prefix` + name, tensor) of a state dict, or of parameters, buffers and parts of a pickled module."""
+    if isinstance(content, Inert):  # a pickled object, of which only modules have the parts below
         values = vars(content)
         for part in ("_parameters", "_buffers", "_modules"):
             yield from _tensors(values.get(part) or {}, prefix)  # {} if it is not a module
@@ -153,14 +153,14 @@ def find_kind(weights: Mapping[str, Tensor]) -> Kind:
 
 
 def rename(weights: Mapping[str, Tensor], kind: Kind) -> dict[str, Tensor]:
-    """Return weights under their names in the suite; a `UserError` for a name that this kind does not have."""
+    """Return weights under their names in the suite; a `UserError` for a name that no checkpoint of this `kind` has."""
     key_map = KEY_MAPS[kind]
     renamed: dict[str, Tensor] = {}
     old_prefix, new_prefix = key_map.encoder
     for name, value in weights.items():
         if any(re.fullmatch(pattern, name) for pattern in (*_DROPPED, *key_map.dropped)):
             continue  # a buffer, or a weight without an effect, such as a bias of attention keys, which softmax cancels
-        if name.startswith(old_prefix):  # both have transformers' BERT: only prefixes differ
+        if name.startswith(old_prefix):  # the suite has the same BERT: only the prefix differs
             renamed[new_prefix + name.removeprefix(old_prefix)] = value
             continue
         new = name
