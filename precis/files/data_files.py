@@ -75,7 +75,7 @@ def load_yaml(text: str) -> Any:
         node = loader.get_single_node()
         if node is None:
             return None
-        if _unfolded_size(node, {}) > MOST_VALUES:  # counted before aliases and merge keys (<<) are copied
+        if _unfolded_size(node, {}) > MOST_VALUES:  # checked before merge keys (<<) copy values
             raise yaml.YAMLError(f"its aliases (*name) unfold to more than {MOST_VALUES:,} values; write them out")
         return loader.construct_document(node)
     # nested too deeply, an invalid number or date, or a tag that does not fit the value

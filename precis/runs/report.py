@@ -45,7 +45,7 @@ def print_report(folder: Path, path: Path, split: str, examples: int, language: 
 def score_table(
     predictions: dict[str, list[list[str]]], references: list[list[list[str]]], title: str, language: str = "en"
 ) -> Table:
-    """Return ROUGE-1/2/Lsum F1 x 100, words and repeated trigrams (%) by system; texts are lists of sentences."""
+    """Return a table of ROUGE-1/2/Lsum F1 x 100, words, repeated trigrams (%) by system; texts: lists of sentences."""
     table = Table(title=f"ROUGE F1 x 100 (stemmed) on {title}")
     for name in ("system", "ROUGE-1", "ROUGE-2", "ROUGE-Lsum", "words", "repeated trigrams"):
         table.add_column(name, justify="left" if name == "system" else "right")

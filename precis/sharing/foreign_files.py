@@ -31,7 +31,7 @@ class Inert:
 def read_weights(path: Path) -> dict[str, Tensor]:
     """Return the weights of a checkpoint, a state dict or a pickled model, by name; a `UserError` if there are none.
 
-    torch reads the file with `weights_only`; a class that it refuses is not imported; a subclass of `Inert` stands in.
+    torch reads the file with `weights_only`; a class that it refuses is not imported: a subclass of `Inert` stands in.
     """
     if not path.is_file():
         raise UserError(f"{path}: no such file; give a checkpoint that was downloaded")
