@@ -140,7 +140,7 @@ def _notes_on(systems: Sequence[System], measures: Sequence[str], documents: int
 
 
 def _seed_notes(systems: Sequence[System], documents: int) -> list[str]:
-    """Return caveats on trained systems with few seeds, and on fixed ones (files), also with too few `documents`."""
+    """Return caveats on few seeds of trained systems, on files of outputs (fixed systems), and on few `documents`."""
     if len(systems) < 2:  # nothing is compared
         return []
     notes = []

@@ -64,7 +64,7 @@ def check_requirements() -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
         for extra, names in missing.items():
             if problem and requirement.marker.evaluate({"extra": extra}):
                 names.append(requirement.name)
-    remedy = "lacks {}: pip install '" + PACKAGE + "[{}]'"  # of packages and an extra
+    remedy = "lacks {}: pip install '" + PACKAGE + "[{}]'"  # names of packages, then the extra
     lacking = {extra: remedy.format(", ".join(names), extra) for extra, names in missing.items() if names}
     return required, dict.fromkeys(missing, "installed") | lacking
 
