@@ -10,7 +10,7 @@ OTHER, BEGIN = 0, 1
 
 
 def pool_pieces(vectors: Tensor, words: Tensor, count: int) -> Tensor:
-    """Average the subword vectors of each of N words: [P, D] -> [N, D]; zero for a word without subwords.
+    """Average P subword vectors over the subwords of each of N words: [P, D] -> [N, D]; zero for a word without any.
 
     `words` has the index of the word of each subword, -1 for none, [P]; `count` is N.
     """
@@ -24,7 +24,7 @@ def pool_pieces(vectors: Tensor, words: Tensor, count: int) -> Tensor:
 class SegmentationNetwork(nn.Module):
     """Bidirectional LSTM over the words of a sentence, with a linear layer for tag scores.
 
-    Word vectors have width D = `size` and a number of `layout` features; other arguments as of `EduSegmenter`.
+    A word has a vector of width D = `size`, and `layout` layout features; other arguments as of `EduSegmenter`.
     """
 
     def __init__(self, size: int, layout: int, projection: int = 160, hidden_size: int = 128, dropout: float = 0.3):
@@ -48,7 +48,7 @@ class SegmentationNetwork(nn.Module):
         """
         states = bidirectional(self.lstm, words[rows], lengths).states                       # [C, T, 2 hidden_size]
         scores = self.score(self.dropout(states))                                            # [C, T, 2]
-        impossible = torch.stack([begins[rows], torch.zeros_like(rows, dtype=torch.bool)], -1)  # OTHER, BEGIN
+        impossible = torch.stack([begins[rows], torch.zeros_like(rows, dtype=torch.bool)], -1)  # OTHER at begins
         return scores.masked_fill(impossible, float("-inf"))
 
 
@@ -91,7 +91,7 @@ class LinearChainCRF(nn.Module):
 
     @torch.no_grad()
     def decode(self, emissions: Tensor, mask: Tensor) -> Tensor:
-        """Return the most probable tags of all chains (Viterbi): [C, T, K], [C, T] -> [C, T], 0 at padding."""
+        """Return the most probable tags of chains (Viterbi): scores [C, T, K], mask [C, T] -> [C, T], 0 at padding."""
         chains, length, _ = emissions.shape
         best = self.start_transitions + emissions[:, 0]  # score of the best tags up to t, for each last tag, [C, K]
         previous_tags = []  # best tag before each tag, [C, K] for t = 1, 2, ...

@@ -32,7 +32,7 @@ class Chart(NamedTuple):
 
     @classmethod
     def of(cls, spans: tuple[Tensor, Tensor, Tensor], left: Tensor, right: Tensor, batch: int, size: int) -> "Chart":
-        """Build a chart of `batch` documents of `size` EDUs: values [N, ...] of N spans as left, and as right parts."""
+        """Build a chart of `batch` documents of `size` EDUs, from values of N spans as left, right parts, [N, ...]."""
         document, start, end = spans
         width = end - start  # the second index of `left`; that of `right` counts down, see the module
         empty = left.new_zeros(batch, size, size, *left.shape[1:])
@@ -100,15 +100,15 @@ class WidthMarginals(NamedTuple):
 def split_marginals(spans: Tensor, terms: Sequence[Tensor], sizes: Tensor) -> Iterator[WidthMarginals]:
     """Yield posterior probabilities of nodes and splits (outside algorithm), widest spans first.
 
-    `spans` are span scores, [B, E, E], and `terms` the result of `inside` for them; `sizes` is the number of EDUs of
-    each document, [B].
+    `spans` are span scores, [B, E, E], `terms` the terms by width that `inside` returns for them, and `sizes` the
+    number of EDUs of each document, [B].
     """
     size = spans.shape[1]
-    # P(span is the left child, or the right child, of a node); the root counts as a left child with probability 1
+    # P(span is the left child, or the right child, of a node); the root counts as a left child, to start the recursion
     as_child = Chart.zeros(spans)
     as_child.left[torch.arange(len(sizes), device=sizes.device), 0, sizes - 1] = 1
     for width, starts in reversed(_widths(size)):
-        # a node other than the root is a child of one node; see the module for the two indices of a span
+        # a node is a left or a right child; indices: start and width, and end and size - 1 - width, see the module
         nodes = as_child.left[:, :starts, width] + as_child.right[:, width:, size - 1 - width]   # [B, starts]
         splits = terms[width - 1].softmax(-1) * nodes.unsqueeze(-1)                              # [B, starts, width]
         for child in as_child.splits(width, starts):  # left, then right children, views of the chart
@@ -143,7 +143,7 @@ class _LogPartition(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor):
-        """Return the gradients of `spans` and `fits` from that of log Z, [B]; mu is P(node), see `node_marginals`."""
+        """Return the gradients of `spans` and `fits` (u, v) from that of log Z, [B]; mu: see `node_marginals`."""
         sizes, spans, *saved = ctx.saved_tensors
         fits, terms = saved[: ctx.number_of_fits], saved[ctx.number_of_fits :]
         # d log Z / d s(i, j) = P(i, j), d log Z / d u(i, k) = sum over j of mu(i, k, j) v(k + 1, j), likewise for v
@@ -153,7 +153,7 @@ class _LogPartition(torch.autograd.Function):
             if fits:
                 u, v = Chart(*fits).splits(width, nodes.shape[1])                    # [B, starts, width, D] each
                 for fit_grad, sibling_fit in zip(Chart(*fit_grads).splits(width, nodes.shape[1]), (v, u)):
-                    fit_grad.addcmul_(splits.unsqueeze(-1), sibling_fit)  # a view: written to `fit_grads`
+                    fit_grad.addcmul_(splits.unsqueeze(-1), sibling_fit)  # a view of `fit_grads`: v for u, u for v
         # chain rule: each document's gradient is scaled by the gradient of its log Z, [B, 1, 1, ...]
         scaled = [local * grad.view(-1, *[1] * (local.dim() - 1)) for local in (marginals, *fit_grads)]
         return None, *scaled  # `sizes` has no gradient
@@ -168,7 +168,7 @@ def log_partition(potentials: Potentials, sizes: Tensor) -> Tensor:
 
 
 def most_probable_splits(potentials: Potentials, marginals: list[WidthMarginals]) -> Tensor:
-    """Return the most probable split k of every span (i, j) if it is a node, int64 [B, E, E]; i where i >= j."""
+    """Return for each span (i, j), given that it is a node, its most probable split k, int64 [B, E, E]; i if i >= j."""
     charts, size = potentials.spans.shape[:2]
     position = torch.arange(size, device=potentials.spans.device)
     most_probable = position.view(1, -1, 1).repeat(charts, 1, size)  # i everywhere, to which the split is relative
@@ -202,7 +202,7 @@ def node_marginals(potentials: Potentials, marginals: list[WidthMarginals], min_
 def best_trees(potentials: Potentials, sizes: Tensor) -> list[Tensor]:
     """Return the tree with the highest sum of node scores of every document (CKY); ties go to the earliest split.
 
-    With the scores themselves this is the most probable tree; with span marginals as scores it is the tree with the
+    With a scorer's potentials this is the most probable tree; with span marginals as scores it is the tree with the
     highest expected number of correct spans (minimum Bayes risk). `sizes` is the number of EDUs of each document, [B];
     nodes (start, split, end) are in order, parents before children and left before right, int64 [E - 1, 3] on the CPU.
     """
@@ -210,7 +210,7 @@ def best_trees(potentials: Potentials, sizes: Tensor) -> list[Tensor]:
     chart = Chart.zeros(spans)  # highest sum of scores over each span
     best_splits = torch.zeros(spans.shape, dtype=torch.int32, device=spans.device)   # [B, E, E]
     for width, starts in _widths(spans.shape[1]):
-        best, offset = potentials.splits(chart, width, starts).max(-1)  # offset of the split, [B, starts] each
+        best, offset = potentials.splits(chart, width, starts).max(-1)  # split = start + offset, [B, starts] each
         chart.put(width, best + spans.diagonal(width, 1, 2))
         best_splits.diagonal(width, 1, 2).copy_(offset + torch.arange(starts, device=offset.device))
     return [_backtrack(table, size) for table, size in zip(best_splits.cpu().numpy(), sizes.tolist())]
@@ -221,7 +221,7 @@ def _backtrack(best_splits: NDArray[np.int32], size: int) -> Tensor:
     nodes, pending = [], [(0, size - 1)]
     while pending:
         start, end = pending.pop()
-        if start < end:
+        if start < end:  # one EDU is no node
             split = int(best_splits[start, end])
             nodes.append((start, split, end))
             pending += [(split + 1, end), (start, split)]  # the left part is visited first

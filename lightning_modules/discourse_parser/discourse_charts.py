@@ -50,7 +50,7 @@ class ParsedChart(NamedTuple):
 
 
 def chunk_bounds(sentence: Tensor, paragraph: Tensor, size: int, max_edus: int) -> list[tuple[int, int]]:
-    """Split a long text into chunks of similar size, at most `max_edus` >= 2 EDUs each: (start, end), end exclusive.
+    """Split a text of `size` EDUs into chunks of at most `max_edus` >= 2, similar in size: (start, end), end exclusive.
 
     A boundary is the start of a paragraph near the ideal position, else the start of a sentence, else the position
     itself. `sentence` and `paragraph` are the indices of the sentence and the paragraph of each EDU, on the CPU, [E].
@@ -79,7 +79,7 @@ class ChartReader:
     the remaining nodes, which hold a few per cent of the probability mass, get the mean class distribution of the
     scored nodes over the same span, or that of the span's most probable node if none was scored; spans of a probability
     of 1e-6 or less without a scored node are left out. With `rows: nucleus`, only the nodes above `min_prob` are
-    included.
+    included. Shapes: G charts of U units (EDUs, or chunks of them), N nodes, C classes, R relations.
 
     Args:
         scorers, classes: members of the mixture; nuclearity and relation of each class.
@@ -101,7 +101,7 @@ class ChartReader:
             raise ValueError(f"decoding cky needs one scorer, there are {len(scorers)}; a mixture takes mbr")
         if not temperature > 0:
             raise ValueError(f"a class temperature is above 0, got {temperature}")
-        self.scorers: Sequence[DiscourseScorer] = scorers
+        self.scorers: Sequence[DiscourseScorer] = scorers  # typed, which a ModuleList is not
         self.classes, self.decoding, self.temperature = classes, decoding, temperature
 
     def compute_charts(
@@ -115,7 +115,7 @@ class ChartReader:
         """Compute the charts of each document: one for each chunk and, if there are several chunks, one over them.
 
         `vectors` are EDU vectors, [B, E, D], `chunks` the `chunk_bounds` of documents. Without `with_nodes`, charts
-        have only best trees. `min_prob`: see the class; 0 scores all one by one, slowly.
+        have best trees but no distributions. `min_prob`: see the class; 0 scores each node, slowly.
         """
         states = [scorer.context(vectors, layout) for scorer in self.scorers]        # [B, E, H] each
         jobs: list[tuple[int, Tensor, Tensor]] = []  # document, and first and last EDUs of the units of a chart, [U]
@@ -127,7 +127,7 @@ class ChartReader:
                 jobs.append((document, first, end - 1))
         charts: dict[int, ParsedChart] = {}
         spans_of_jobs = [len(first) ** 2 for _, first, _ in jobs]  # a chart stores U^2 spans
-        for batch in batches_of_similar_size(spans_of_jobs, _CELLS):
+        for batch in batches_of_similar_size(spans_of_jobs, _CELLS):  # bounds memory
             computed = self._charts(states, layout, [jobs[i] for i in batch], with_nodes, min_prob)
             charts.update(zip(batch, computed))
         by_document: list[list[ParsedChart]] = [[] for _ in chunks]
@@ -167,7 +167,7 @@ class ChartReader:
             trees = best_trees(Potentials(span_probs) if self.decoding == "mbr_spans" else potentials, units.sizes)
             tree_classes = self._most_probable_classes(states, layout, units, trees)
         for number, (first, last, tree) in enumerate(zip(first_edus, last_edus, trees)):
-            of_chart = [_select_chart(member, number, len(first)) for member in members]
+            of_chart = [_select_chart(member, number, len(first)) for member in members]  # without padding
             yield ParsedChart(start=first, end=last, tree=tree, tree_classes=tree_classes[number], members=of_chart)
 
     def _class_marginals(self, nodes: SplitPosterior, labels: Tensor, units: Units) -> Tensor:
@@ -191,7 +191,7 @@ class ChartReader:
         """Return the distribution of one scorer over G charts of U units: a `MemberChart` with a chart dimension.
 
         `marginals` are those of `all_marginals`, `spans` P(span is a node), [G, U, U], and `labels` P(class | node) of
-        the N `nodes` that are scored one by one, [N, C]. The function `label_nodes` computes P(class | node) of others.
+        the N `nodes` that are scored one by one, [N, C]. The function `label_nodes` computes it for any other nodes.
         """
         node_spans = nodes.document, nodes.start, nodes.end                          # [N] each
         has_nodes = torch.zeros_like(spans, dtype=torch.bool)
@@ -200,7 +200,7 @@ class ChartReader:
         total = torch.zeros_like(spans).index_put_(node_spans, nodes.probability, accumulate=True)
         weighted = nodes.probability.unsqueeze(1) * labels                           # [N, C]
         span_labels = labels.new_zeros(*spans.shape, labels.shape[1]).index_put_(node_spans, weighted, accumulate=True)
-        span_labels /= total.clamp(min=_MIN_WEIGHT).unsqueeze(-1)                    # [G, U, U, C]
+        span_labels /= total.clamp(min=_MIN_WEIGHT).unsqueeze(-1)  # [G, U, U, C]; 0 without scored nodes
         # a span without a scored node takes the class distribution of its most probable node
         chart, first, last = unscored = ((spans > _MIN_SPAN_PROB) & ~has_nodes).nonzero(as_tuple=True)
         split = most_probable_splits(potentials, marginals)[unscored]
@@ -211,7 +211,7 @@ class ChartReader:
         classes = span_labels[included]                                              # [spans, C]
         sides = [self.classes.restricted(classes, side) for side in (self.classes.left, self.classes.right)]
         restricted = classes.new_zeros(*spans.shape, 2 * self.classes.relations)
-        restricted[included] = torch.cat(sides, 1)                                   # [spans, 2 R]
+        restricted[included] = torch.cat(sides, 1)                  # [spans, 2 R]: left, right nuclei
         change = labels - span_labels[node_spans]  # corrects the nodes that have their own classes, [N, C]
         return MemberChart(ldd.span_masses(potentials, marginals, restricted), nodes, labels, change)
 
@@ -226,11 +226,11 @@ class ChartReader:
     def _most_probable_classes(
         self, states: list[Tensor], layout: Layout, units: Units, trees: list[Tensor]
     ) -> list[Tensor]:
-        """Return the most probable class of each node under the mixture, [U - 1] per tree, on the CPU."""
+        """Return the most probable class of each node of `trees` under the mixture, [U - 1] per tree, on the CPU."""
         sizes = [len(tree) for tree in trees]
         chart = torch.arange(len(trees)).repeat_interleave(torch.tensor(sizes)).to(states[0].device)
         start, split, end = torch.cat(trees).to(states[0].device).unbind(1)          # [N] each
-        nodes = SplitPosterior(chart, start, split, end, probability=start)  # `_labels` reads no probability
+        nodes = SplitPosterior(chart, start, split, end, probability=start)  # a placeholder, not read by `_labels`
         labels = [self._labels(scorer, state, layout, units, nodes) for scorer, state in zip(self.scorers, states)]
         return list(torch.stack(labels).mean(0).argmax(-1).cpu().split(sizes))  # of the mean P(class | node)
 
@@ -263,11 +263,11 @@ class DocumentLDD(NamedTuple):
 
 
 def document_ldd(charts: list[ParsedChart], classes: LabelClasses, half_width: int, rows: str) -> DocumentLDD:
-    """Return the LDD of a document, in double precision, of pairs at most `half_width` EDUs apart; `rows`: see `ldd`.
+    """Return the labelled discourse distribution (LDD) in double precision, for EDUs at most `half_width` apart.
 
     The LDD of a mixture is the mean over its members. It cannot be computed from the nodes of all members together,
     because with `rows: nucleus` the nuclearity of a leaf depends on its ancestors, which are of the same member. With
-    `nucleus`, nodes up to `min_prob` are left out, see `ChartReader`.
+    `nucleus`, nodes up to `min_prob` are left out, see `ChartReader`; `rows`: see the module `ldd`.
     """
     charts_by_member = zip(*(chart.members for chart in charts))  # all charts of the first scorer, of the second, ..
     ldds = [_member_ldd(list(of_member), classes, half_width, rows) for of_member in charts_by_member]
@@ -287,11 +287,11 @@ def _member_ldd(charts: list[MemberChart], classes: LabelClasses, half_width: in
     else:  # p between chunks, [chunks, chunks, R]; `chunked_band` multiplies it by `leaf_probs`
         top = ldd.side_distribution(upper.spans, upper.nodes, upper.change, classes)
     if upper is not None and rows == "nucleus":
-        # the parent of an EDU is a node of its chunk; that of an EDU that is a chunk by itself, a node of `upper`
+        # the parent of an EDU is a node of its chunk, or of `upper` if the EDU is a chunk by itself: `top_of_one_edu`
         is_one_edu = torch.tensor([len(chart.spans) == 1 for chart in chunks], device=top.device)
         top_of_one_edu = ldd.discourse_distribution(upper.nodes, upper.labels, classes, len(chunks), rows)
         top = torch.where(is_one_edu.view(-1, 1, 1), top_of_one_edu, top)
-        # the root of a chunk is its span from the first to the last EDU: [0, -1]
+        # of the chunk's root, the span from its first EDU (0) to its last (-1)
         leaf_probs = [ldd.nucleus_leaves(c.nodes, c.labels, classes, len(c.spans))[0, -1] for c in chunks]
     band = ldd.chunked_band(blocks, top, leaf_probs, half_width)
     return DocumentLDD(band, ldd.chunked_gamma(blocks, top, leaf_probs))

@@ -44,9 +44,9 @@ class EncoderModule(LightningModule):
     ) -> None:
         super().__init__()
         self.metrics = nn.ModuleDict({stage: metric() for stage in ("val", "test")})
-        # stored with the weights, from which `of_settings` builds an equal model; `STORED` maps stored names to options
+        # stored with the weights for `of_settings`, which makes an equal model. `STORED`: stored name -> encoder option
         encoder_settings = {name: getattr(encoder, option) for name, option in STORED.items()}
-        self.settings = encoder_settings | {"layers": list(encoder.layers)} | settings  # a list, as JSON has no tuples
+        self.settings = encoder_settings | {"layers": list(encoder.layers)} | settings  # a list: JSON has no tuples
         self.start_from, self.optimizer = encoder.start_from, optimizer
         self.subwords = None if encoder.checkpoint == SMALL else Subwords(encoder.checkpoint)  # `small` hashes words
         if self.subwords is None:
@@ -62,7 +62,7 @@ class EncoderModule(LightningModule):
         return cls(TokenEncoderOptions(**encoder_options), **settings)
 
     def setup(self, stage: str) -> None:
-        """Load `start_from`, the weights of the small encoder, before training, unless a checkpoint is resumed."""
+        """Load weights of the small encoder from the folder `start_from`, before training, unless it is resumed."""
         is_resumed = getattr(trainer_of(self), "ckpt_path", None) is not None  # False without a trainer
         if stage != "fit" or self.start_from is None or is_resumed:
             return
@@ -142,12 +142,12 @@ class EncoderModule(LightningModule):
     def load(cls, folder: Path | str, **options: Any) -> Self:
         """Load a model in eval mode from a folder that `save` wrote, or that comes with the suite (see `SHIPPED`).
 
-        `options` replace stored arguments, or are others, such as `rows` and `band` of `DiscourseParser`. Raises a
-        `UserError` if the folder holds no such model, its weights do not fit, or its encoder is not installed.
+        `options` replace stored arguments, or set others, which are not stored, such as `rows` of `DiscourseParser`.
+        Raises a `UserError` if the folder holds no such model, its weights do not fit, or its encoder is not installed.
         """
         model = load_model(cls.of_settings, weights_folder(cls.kind, folder), cls.noun, options)
-        model.is_english = str(folder) in SHIPPED  # those are trained on English texts
-        model.source = str(folder)
+        model.is_english = str(folder) in SHIPPED  # the weights of the suite are trained on English texts
+        model.source = str(folder)  # a segmenter with equal `tuned_by` has the same encoder
         return model
 
     def save(self, folder: Path | str, bits: int = 16) -> None:
@@ -156,10 +156,10 @@ class EncoderModule(LightningModule):
 
 
 def batches_of_similar_size(sizes: Sequence[int], max_total: int) -> Iterator[list[int]]:
-    """Yield batches of indices of items, largest first, with a total size of at most `max_total` (or one item)."""
+    """Yield batches of indices, largest items first: at most `max_total` after padding, or one item that is larger."""
     order = sorted(range(len(sizes)), key=lambda index: -sizes[index])
     start = 0
     while start < len(order):
-        count = max(1, max_total // sizes[order[start]])  # the first item is the largest; the others are padded to it
+        count = max(1, max_total // sizes[order[start]])  # the first item is the largest; others are padded to it
         yield order[start : start + count]
         start += count

@@ -49,16 +49,16 @@ STORED = {
 
 
 def pretrained_encoder(options: TokenEncoderOptions, subwords: Subwords) -> TextEncoder:
-    """Build a pretrained encoder, as the options say frozen, trained, or with the weights of a parser (`tuned_by`).
+    """Build a pretrained encoder by its options: frozen, trained, or with the weights of a trained parser (`tuned_by`).
 
-    Raises a `UserError` if this parser does not exist or has another encoder.
+    Raises a `UserError` if that parser does not exist or has another encoder.
     """
     if options.tuned_by is not None:
         return _tuned_encoder(options, subwords)
     frozen = options.frozen and not options.lora_rank  # low-rank changes are trained even if all else is frozen
     encoder = TextEncoder.pretrained(
         encoder_path(options.checkpoint), subwords.special, layers=options.layers, frozen=frozen,
-        window=options.window, pad_id=subwords.pad_id, disjoint=True,  # half the computation in training
+        window=options.window, pad_id=subwords.pad_id, disjoint=True,  # no overlap in training: half the computation
     )  # fmt: skip
     if options.frozen_layers and not encoder.frozen:
         encoder.freeze_lowest(options.frozen_layers)
@@ -70,10 +70,10 @@ def pretrained_encoder(options: TokenEncoderOptions, subwords: Subwords) -> Text
 
 
 def _tuned_encoder(options: TokenEncoderOptions, subwords: Subwords) -> TextEncoder:
-    """Build the frozen encoder of the trained parser `tuned_by`, but with `layers` and `window` of these options."""
+    """Build the frozen encoder of the trained parser `tuned_by`; only `layers` and `window` are those of `options`."""
     folder = weights_folder("discourse_parser", options.tuned_by)
     settings, weights = read_settings(folder), read_weights(folder)
-    trained = {STORED[name]: settings[name] for name in STORED.keys() & settings.keys()}  # options of its encoder
+    trained = {STORED[name]: settings[name] for name in STORED.keys() & settings.keys()}  # the parser's options
     if trained["checkpoint"] != options.checkpoint:
         raise UserError(f"{folder}: its encoder is {trained['checkpoint']}, not {options.checkpoint}")
     encoder_options = replace(TokenEncoderOptions(**trained), layers=options.layers, window=options.window)
@@ -90,7 +90,7 @@ def multiplies_bfloat16(device: str = "cpu") -> bool:
     """Return whether a type of device has instructions for matrix products in bfloat16 (AVX-512, GPUs since Ampere)."""
     if device == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
-    if device != "cpu":
+    if device != "cpu":  # such as "mps"
         return False
     capabilities = getattr(torch.cpu, "get_capabilities", dict)()  # older versions of PyTorch have no such function
     return bool(capabilities.get("avx512_bf16"))

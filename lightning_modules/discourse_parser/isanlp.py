@@ -41,7 +41,7 @@ class IsaNLPParser(LightningModule):
     def __init__(self, rows: Rows = "side", band: int = 128, model: Literal["gumrrg", "unirst"] = "gumrrg") -> None:
         super().__init__()
         try:
-            self._package = import_module("isanlp_rst.parser")
+            self._package = import_module("isanlp_rst.parser")  # now, not at the first document
         except ImportError as error:
             install = "pip install git+https://github.com/iinemo/isanlp.git isanlp_rst"
             raise UserError(f"--parser isanlp_rst: {error}; install it ({install}), or use another parser") from None
@@ -64,7 +64,7 @@ class IsaNLPParser(LightningModule):
         return [self.parse(request) for request in batch]
 
     def parse(self, request: ParseRequest) -> DiscourseParse:
-        """Parse one document; a `UserError` if the package changes its EDUs, or makes some that do not fit the text."""
+        """Parse one document; a `UserError` if the package changes its EDUs, or makes EDUs that differ from the text."""
         if self._parser is None:  # weights are downloaded and loaded with the first document
             device = (self.device.index or 0) if self.device.type == "cuda" else -1  # -1 is the CPU
             self._parser = self._package.Parser(
@@ -92,7 +92,7 @@ class IsaNLPParser(LightningModule):
 
 
 def _flatten(root: Any) -> tuple[list[Any], list[tuple[int, int, int, Any]]]:
-    """Return a tree's leaves in order, and (first leaf, last leaf of left child, last leaf, unit) of inner units."""
+    """Return the leaves of a tree, and (first leaf, last leaf of left child, last leaf, unit) of inner units."""
     leaves: list[Any] = []
     nodes: list[tuple[int, int, int, Any]] = []
     starts: dict[int, int] = {}  # index of the first leaf of each unit, by `id(unit)`
@@ -114,7 +114,7 @@ def _flatten(root: Any) -> tuple[list[Any], list[tuple[int, int, int, Any]]]:
 
 
 def locate_edus(texts: list[str], request: ParseRequest) -> list[tuple[int, int]]:
-    """Return (start, end) in the request of its EDUs' `texts`, whose white space may differ, else a `UserError`."""
+    """Return (start, end) of EDUs in the request by their `texts`, up to white space; a `UserError` if they differ."""
     positions = [position for position, char in enumerate(request.text) if not char.isspace()]
     edus = []
     index = 0  # of the next character of the request that is not white space

@@ -58,9 +58,9 @@ class LabelClasses(NamedTuple):
 def discourse_distribution(
     nodes: SplitPosterior, labels: Tensor, classes: LabelClasses, size: int, rows: str = "side"
 ) -> Tensor:
-    """Return p of one document in double precision, 0 on the diagonal, [E, E, R], from N nodes; see the module.
+    """Return p(a, b, l) of one document, see the module, from N nodes: double [E, E, R], 0 on the diagonal.
 
-    The document has E = `size` EDUs; `labels` are P(class | node), [N, C]. For a single tree, all nodes have P = 1.
+    It has E = `size` EDUs, R relations; `labels` are P(class | node), [N, C]. For a single tree, all nodes have P = 1.
     Raises a `ValueError` if `rows` is neither `side` nor `nucleus`.
     """
     if rows not in ROWS:
@@ -104,8 +104,8 @@ def _sum_over_enclosing(spans: Tensor) -> Tensor:
 def span_masses(potentials: Potentials, marginals: list[WidthMarginals], labels: Tensor) -> Tensor:
     """Return P(span is a node, label) minus P(span is a child of a node, label of that node), [B, E, E, L].
 
-    In the sum over spans that contain two EDUs only their lowest common ancestor remains, see `side_distribution`. All
-    nodes are included, however improbable, as their labels depend only on the span: P(label | span), [B, E, E, L].
+    Summed over all spans that contain two EDUs, it leaves only their lowest common ancestor, see the module. All nodes
+    count, however improbable, as their L `labels` depend on the span alone: P(label | span), [B, E, E, L].
     """
     size, position = labels.shape[1], torch.arange(labels.shape[1], device=labels.device)
     masses = span_marginals(potentials, marginals).unsqueeze(-1) * labels
@@ -121,7 +121,7 @@ def span_masses(potentials: Potentials, marginals: list[WidthMarginals], labels:
 
 
 def side_distribution(spans: Tensor, nodes: SplitPosterior, change: Tensor, classes: LabelClasses) -> Tensor:
-    """Return the distribution of one document with `rows: side`, [E, E, R], in double precision.
+    """Return p(a, b, l) of one document with `rows: side`, see the module, [E, E, R], in double precision.
 
     All nodes are included with the class distribution of their span: `spans` are the `span_masses` of R relations with
     a nucleus on the left, then of R relations with a nucleus on the right, [E, E, 2 R]. For the `nodes` that were
@@ -152,9 +152,9 @@ def nucleus_leaves(nodes: SplitPosterior, labels: Tensor, classes: LabelClasses,
         start, split, end = (column[of_width] for column in (nodes.start, nodes.split, nodes.end))
         total = labels.new_zeros(len(of_width), size)  # probability that an EDU is a nucleus of its parent, [n, E]
         for first, last, side in ((start, split, classes.left), (split + 1, end, classes.right)):
-            child_is_nucleus = labels[of_width] @ side.to(labels)                    # P(.. | node), [n]
+            child_is_nucleus = labels[of_width] @ side.to(labels)                    # P(it is one | node), [n]
             leaf_child = leaves[first] * child_is_nucleus.unsqueeze(1)               # if the child is one EDU, [n, E]
-            total += torch.where((first == last).unsqueeze(1), leaf_child, nu[first, last])
+            total += torch.where((first == last).unsqueeze(1), leaf_child, nu[first, last])  # else nu of the child
         nu.view(-1, size).index_add_(0, start * size + end, total * split_probs[of_width].unsqueeze(1))
     return nu + leaves.unsqueeze(1) * leaves.unsqueeze(2)  # nu(a, a, a) = 1
 
@@ -162,15 +162,15 @@ def nucleus_leaves(nodes: SplitPosterior, labels: Tensor, classes: LabelClasses,
 def _nucleus_triangle(nodes: SplitPosterior, mass: Tensor, nu: Tensor, side: str, size: int) -> Tensor:
     """Sum mu(i, k, j, l) nu(part with a, a) over nodes whose other part contains b: [N, R] -> [E (a), E (b), R].
 
-    `mass` is mu of nodes whose part on a `side` ("left" or "right") is a nucleus, [N, R], `nu` the `nucleus_leaves`,
-    [E, E, E]. See the module for mu, nu and the relations l; nu is of the part of a node that contains a.
+    `mass` is mu = P(node i..j, split after k, relation l), [N, R], of nodes whose part on a `side` ("left" or "right")
+    is a nucleus; `nu` are the `nucleus_leaves`, P(EDU a is a nucleus of its parent | part with a), [E, E, E].
     """
     parts = (nodes.start, nodes.split), (nodes.split + 1, nodes.end)                 # first and last EDUs, [N] each
     nucleus, other = parts if side == "left" else parts[::-1]
     relations = mass.shape[1]                                                        # R
     # a node adds the same weight for all b of its other part: it is added at the first b and subtracted after the last
     steps = mass.new_zeros(size + 1, size * relations)                               # [E (b) + 1, E (a) R]
-    nodes_at_once = max(1, _MAX_ENTRIES // (size * relations))
+    nodes_at_once = max(1, _MAX_ENTRIES // (size * relations))  # bounds memory
     for begin in range(0, len(mass), nodes_at_once):
         chunk = slice(begin, begin + nodes_at_once)
         leaf_probs = nu[nucleus[0][chunk], nucleus[1][chunk]]                        # [n, E]
@@ -181,9 +181,9 @@ def _nucleus_triangle(nodes: SplitPosterior, mass: Tensor, nu: Tensor, side: str
 
 
 def extract_band(dense: Tensor, half_width: int) -> Tensor:
-    """Return the band of pairs at most `half_width` EDUs apart: [E, E, R] -> [E, 2 half_width + 1, R].
+    """Return p of pairs at most `half_width` EDUs apart, as a band: [E, E, R] -> [E, 2 half_width + 1, R].
 
-    Column half_width + b - a holds p(a, b), zero outside the document.
+    In row a, column half_width + b - a holds p(a, b, l) for all relations l, zero for b outside the document.
     """
     size = len(dense)
     rows = torch.arange(size, device=dense.device).unsqueeze(1)
@@ -193,9 +193,9 @@ def extract_band(dense: Tensor, half_width: int) -> Tensor:
 
 
 def chunked_gamma(blocks: list[Tensor], top: Tensor, nucleus: list[Tensor] | None) -> Tensor:
-    """Return gamma(a) = (1 / E) sum over EDUs b and relations l of p(a, b, l), [E]; arguments as in `chunked_band`."""
+    """Return the importance of EDUs, gamma(a) = (1 / E) sum over b and l of p(a, b, l), [E]; see `chunked_band`."""
     sizes = top.new_tensor([len(block) for block in blocks])                         # EDUs of each chunk, [chunks]
-    to_other_chunks = top.sum(-1) @ sizes  # sum of p over the EDUs of other chunks, for an EDU of each chunk, [chunks]
+    to_other_chunks = top.sum(-1) @ sizes  # sum of p(a, b, l) over b in other chunks, for a in each chunk, [chunks]
     sums = []
     for number, block in enumerate(blocks):
         leaf_probs = 1 if nucleus is None else nucleus[number]  # nu(chunk, a), as in `chunked_band`, [E_c]
@@ -210,9 +210,9 @@ def chunked_band(blocks: list[Tensor], top: Tensor, nucleus: list[Tensor] | None
     over chunks, so their p is that of the two chunks, times P(a is a nucleus leaf | a's chunk) with `rows: nucleus`.
 
     Args:
-        blocks: p of every chunk, [E_c, E_c, R].
+        blocks: p within every chunk, of E_c EDUs, for R relations, [E_c, E_c, R].
         top: p over the chunks, [chunks, chunks, R].
-        nucleus: nu(chunk, a) of every chunk, [E_c]; None with `rows: side`.
+        nucleus: nu(chunk, a) = P(a is a nucleus of its parent | a's chunk), [E_c] each; None with `rows: side`.
         half_width: number of EDUs to each side.
     """
     sizes = torch.tensor([len(block) for block in blocks])

@@ -102,7 +102,7 @@ class DiscourseParser(EncoderModule):
         encoder_precision: Precision = "auto",
         optimizer: EncoderAdamWOptions = EncoderAdamWOptions(lr=1e-3),
     ) -> None:
-        if members < 1 or cap < 2 or band < 1:
+        if members < 1 or cap < 2 or band < 1:  # `chunk_bounds` needs a `cap` of 2
             raise ValueError(f"members {members}, cap {cap}, band {band}: must be at least 1, 2 and 1")
         # what config.json stores with the weights, besides options of the encoder
         settings = {"inventory": inventory, "members": members, "hidden_size": hidden_size, "fit_size": fit_size}
@@ -132,7 +132,7 @@ class DiscourseParser(EncoderModule):
         return pad_sequence(pooled, batch_first=True)
 
     def _training_vectors(self, batch: ParserBatch) -> Tensor:
-        """Return the same as `vectors`, computed only once for each text if the encoder is frozen."""
+        """Return the EDU vectors of `vectors`, [B, E, 3 H], which are cached by text if the encoder is frozen."""
         if not self.has_fixed_encoder:
             return self.vectors(batch)                                               # [B, E, 3 H]
         sizes = batch.sizes.tolist()
@@ -141,7 +141,7 @@ class DiscourseParser(EncoderModule):
         return pad_sequence(cached, batch_first=True)
 
     def loss_terms(self, batch: ParserBatch) -> dict[str, Tensor]:
-        """Return -log P(tree) and -log P(classes), averaged over nodes, then texts, and summed over members."""
+        """Return -log P(tree) and -log P(classes), means over nodes of a text, then over texts, summed over members."""
         vectors, layout = self._training_vectors(batch), layout_of(batch)
         document, start, split, end, gold_class = batch.nodes.unbind(1)              # [N] each
         # weight of each node of a text of E EDUs, which has E - 1 nodes; a text of one EDU has none, [B]
@@ -162,9 +162,9 @@ class DiscourseParser(EncoderModule):
     @torch.no_grad()
     def charts(self, batch: ParserBatch, vectors: Tensor, with_nodes: bool = True) -> list[list[ParsedChart]]:
         """Return the charts of each text from EDU vectors [B, E, D]: one, or one per chunk and one over the chunks."""
-        edus = zip(batch.sentence.cpu(), batch.paragraph.cpu(), batch.sizes.tolist())
+        edus = zip(batch.sentence.cpu(), batch.paragraph.cpu(), batch.sizes.tolist())  # one tuple per text
         chunks = [discourse_charts.chunk_bounds(*edus_of_text, self.cap) for edus_of_text in edus]
-        # nodes below the threshold are approximated with `side`, but lost with `nucleus`
+        # nodes below `min_prob` are approximated with `side`, but left out with `nucleus`: it needs a lower threshold
         min_prob = self.min_prob if self.rows == "side" else min(self.min_prob, _NUCLEUS_MIN_PROB)
         return self.reader.compute_charts(vectors, layout_of(batch), chunks, with_nodes, min_prob)
 
@@ -182,7 +182,7 @@ class DiscourseParser(EncoderModule):
             token_vectors = self._encode(self.encoder, tensors.tokens.split(tensors.token_counts))
         parses = []
         for request, spans, charts in zip(batch, edus, self.charts(tensors, self.vectors(tensors, token_vectors))):
-            tree = discourse_charts.document_tree(charts, self.reader.classes)  # 3 EDUs, 2 labels, [E - 1, 5]
+            tree = discourse_charts.document_tree(charts, self.reader.classes)  # see `document_tree`, [E - 1, 5]
             half_width = min(self.band, len(spans) - 1)  # no two EDUs are farther apart
             ldd, gamma = document_ldd(charts, self.reader.classes, half_width, self.rows)  # see `DocumentLDD`
             parses.append(DiscourseParse.of(request, spans, self.relations, tree, ldd, self.rows, gamma))
@@ -202,16 +202,16 @@ class DiscourseParser(EncoderModule):
         precision = self.encoder_precision
         if precision == "auto":
             precision = "bfloat16" if multiplies_bfloat16(self.device.type) else "float32"
-        is_half = precision == "bfloat16" and isinstance(encoder, TextEncoder)  # that is, pretrained
-        # with the cache, low-rank changes are added to the weights once, and not for each batch of windows
+        is_half = precision == "bfloat16" and isinstance(encoder, TextEncoder)  # pretrained; `small` stays float32
+        # `cached` adds low-rank changes (LoRA) to the weights once, not for each batch of windows
         with torch.autocast(self.device.type, torch.bfloat16, enabled=is_half), parametrize.cached():
             return [vectors.float() for vectors in encoder(texts)]
 
     def _segment(self, batch: Sequence[ParseRequest]) -> tuple[list[list[tuple[int, int]]], list[Tensor] | None]:
-        """Return the EDUs of each text, (start, end) in characters, and its token vectors, [T, H], or None for all.
+        """Return the EDUs of each text, (start, end) in characters, and the token vectors of all, [T, H] each, or None.
 
-        The segmenter finds the EDUs of requests without EDUs. If its encoder equals the parser's, each text is encoded
-        once for both, so that there are token vectors for the parser.
+        The segmenter, loaded on first use, makes the EDUs of requests without EDUs. If its encoder equals the parser's,
+        each text is encoded once for both, so that there are token vectors for the parser.
         """
         without_edus = [number for number, request in enumerate(batch) if request.edus is None]
         edus = [list(request.edus or ()) for request in batch]
@@ -220,7 +220,7 @@ class DiscourseParser(EncoderModule):
         if self.segmenter is None:
             self.segmenter = load_default(self.settings["encoder"]).to(self.device)
         parser_vectors = segmenter_vectors = None  # None: parser or segmenter runs its encoder itself
-        if self.subwords is not None and self.segmenter.subwords is not None:  # neither has the small encoder
+        if self.subwords is not None and self.segmenter.subwords is not None:  # both encoders are pretrained
             columns = self.segmenter.columns_of(self)  # those of the parser's layers; None if the encoders differ
             to_encode = [batch[number] for number in without_edus] if columns is None else batch
             ids = [torch.tensor(self.segmenter.subwords(request.text).ids, dtype=torch.long) for request in to_encode]
@@ -235,7 +235,7 @@ class DiscourseParser(EncoderModule):
 
     @property
     def fingerprint(self) -> str:
-        """Digest of the weights, the weights of the segmenter, and all settings that change a parse, for its cache.
+        """Digest of the weights of parser and segmenter and of settings, for cache keys, which add `rows` and `band`.
 
         `encoder_precision: auto` counts as one setting: devices with and without bfloat16 share cached parses.
         """
@@ -250,9 +250,9 @@ class DiscourseParser(EncoderModule):
 
     def _score(self, batch: ParserBatch, stage: str) -> None:
         """Update the Parseval metric of a stage (`val` or `test`) with the best trees over the gold EDUs of a batch."""
-        charts = self.charts(batch, self._training_vectors(batch), with_nodes=False)
+        charts = self.charts(batch, self._training_vectors(batch), with_nodes=False)  # best trees only
         for number in range(batch.batch_size):
-            gold_nodes = batch.nodes[batch.nodes[:, 0] == number, 1:].tolist()       # start, split, end, class
+            gold_nodes = batch.nodes[batch.nodes[:, 0] == number, 1:].tolist()  # document; start, split, end, class
             gold = [(*edus, *self.classes[label]) for *edus, label in gold_nodes]
             nodes = discourse_charts.document_tree(charts[number], self.reader.classes).tolist()
             predicted = [(*edus, NUCLEARITIES[nuc], self.relations[relation]) for *edus, nuc, relation in nodes]

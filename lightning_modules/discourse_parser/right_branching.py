@@ -28,7 +28,7 @@ class RightBranchingParser(LightningModule):
 
     Sentences are split after semicolons, colons, dashes, and commas before a conjunction or relative pronoun, if at
     least three words are on both sides. Trees branch to the right within sentences, over the sentences of a paragraph,
-    and over paragraphs (`right_branching`); the LDD is that of one tree, zeros and ones.
+    and over paragraphs (`right_branching`); its labelled discourse distribution (LDD) is 0 or 1.
 
     Args:
         rows: which EDUs carry probability in the LDD, `side` or `nucleus`.
@@ -53,19 +53,19 @@ class RightBranchingParser(LightningModule):
         """Parse one document; `DiscourseParse.of` raises a `ValueError` if it is empty."""
         edus = list(request.edus) if request.edus is not None else segment(request)
         document = TreebankDocument(request.id, request.text, edus, list(request.sentences), list(request.paragraphs))
-        tree = nodes_of(right_branching(document), self.relations) if edus else torch.empty(0, 5)  # E - 1 nodes
+        tree = nodes_of(right_branching(document), self.relations) if edus else torch.empty(0, 5)  # [E - 1, 5]
         half_width = min(self.band, max(0, len(edus) - 1))  # no two EDUs are farther apart; 0 if there are none
         ldd = tree_ldd(tree, len(edus), len(self.relations), self.rows, half_width)  # [E, 2 half_width + 1, R]
-        gamma = tree_gamma(tree, len(edus), self.rows)  # importance of EDUs, with pairs outside the band, [E]
+        gamma = tree_gamma(tree, len(edus), self.rows)  # importance of EDUs, not only from the band, [E]
         return DiscourseParse.of(request, edus, self.relations, tree, ldd, self.rows, gamma)
 
 
 def segment(request: ParseRequest) -> list[tuple[int, int]]:
-    """Split sentences at punctuation; return the offsets (start, end) of EDUs, end exclusive, without blank EDUs."""
+    """Split sentences after punctuation; return (start, end) of EDUs in characters, end exclusive, no blank ones."""
     edus = []
     for start, end in request.sentences or ((0, len(request.text)),):  # without sentences, the text is one
         sentence, edu_start = request.text[start:end], 0
-        for match in _BREAK.finditer(sentence):  # punctuation with the space after it
+        for match in _BREAK.finditer(sentence):  # ; : or dash, or comma before a word such as "and"
             before, after = sentence[edu_start : match.end()], sentence[match.end() :]
             if min(len(before.split()), len(after.split())) >= _MIN_WORDS:
                 edus.append((start + edu_start, start + match.end()))
@@ -80,7 +80,7 @@ def right_branching(
     """Return the binary tree that branches to the right within sentences, within paragraphs, and over paragraphs.
 
     A level without offsets is skipped. Nodes within sentences have the label `within` (nuclearity and relation), all
-    others `between`; the defaults are the most frequent labels of GUM there.
+    others `between`; the defaults are the most frequent ones of the treebank GUM.
     """
     # each unit (EDU, sentence, paragraph) is represented by its first EDU; each group has the units of one larger unit
     edus = list(range(len(document.edus)))
@@ -97,11 +97,11 @@ def right_branching(
 
 
 def _groups(starts: list[int], document: TreebankDocument, offsets: Sequence[Offsets]) -> list[list[int]]:
-    """Group units (their first EDUs) by the larger unit of `offsets` that they begin in; each alone without offsets."""
+    """Group units, as first EDUs, by the larger unit that they begin in; without `offsets`, each unit is a group."""
     if not offsets:
         return [[edu] for edu in starts]
     larger_starts = [start for start, _ in offsets]  # characters, whereas `starts` are indices of EDUs
     groups: dict[int, list[int]] = {}
     for edu in starts:
-        groups.setdefault(bisect_right(larger_starts, document.edus[edu][0]), []).append(edu)  # key: number begun
+        groups.setdefault(bisect_right(larger_starts, document.edus[edu][0]), []).append(edu)  # key: its larger unit
     return list(groups.values())

@@ -55,7 +55,7 @@ class EduSegmenter(EncoderModule):
         self.network = SegmentationNetwork(  # `layout`: number of layout features of a word
             size=self.encoder.size, layout=LAYOUT, projection=projection, hidden_size=hidden_size, dropout=dropout
         )
-        self.crf = LinearChainCRF(2)
+        self.crf = LinearChainCRF(2)  # tags `OTHER` and `BEGIN`
 
     def vectors(self, batch: SegmentationBatch) -> Tensor:
         """Return the encoder vector of each word, [N, D]."""
@@ -86,15 +86,15 @@ class EduSegmenter(EncoderModule):
 
     @torch.no_grad()
     def segment(self, requests: Sequence[Request], piece_vectors: Sequence[Tensor] | None = None) -> list[list[Span]]:
-        """Segment texts into EDUs: their character offsets (start, end), end exclusive.
+        """Segment texts into EDUs, in eval mode: their character offsets (start, end), end exclusive.
 
         EDUs are in order, do not overlap, cover all visible characters and have no white space at their ends. A text
         without sentences is split by `split_sentences`. A blank text has no EDU, any other text at least one.
-        `piece_vectors` are those of the subwords of each text from an equal encoder, [P, D]. Raises a `UserError` if a
-        sentence or a paragraph lies outside its text.
+        `piece_vectors` are the subword vectors of each text, [P, D], if a parser with an equal encoder computed them.
+        Raises a `UserError` if a sentence or a paragraph lies outside its text.
         """
         if self.is_english:
-            warn_if_not_english(ENGLISH_PARSER, (request.text for request in requests))  # also of segmenters
+            warn_if_not_english(ENGLISH_PARSER, (request.text for request in requests))  # it names segmenters, too
         training = self.training
         self.eval()
         try:
@@ -104,10 +104,10 @@ class EduSegmenter(EncoderModule):
             self.train(training)
 
     def _segment_one(self, request: Request, pieces: Tensor | None, number: int) -> list[Span]:
-        """Segment the text with index `number`; `pieces` are its subword vectors, [P, D], or None."""
+        """Segment the text with index `number`; `pieces` are its subword vectors, [P, D], None to encode it."""
         name = getattr(request, "id", f"text {number}")  # for messages; a `Request` may have no id
         features = edu_features(request, self.subwords, name=name)
-        if not features.offsets:
+        if not features.offsets:  # no words
             return []
         batch = SegmentationBatch.of([features]).to(self.device)
         if pieces is None:
@@ -121,8 +121,8 @@ class EduSegmenter(EncoderModule):
 
         None unless both have equal encoder weights and windows, and the segmenter has all layers of the parser.
         """
-        tuned_by = self.settings["tuned_by"]  # parser that tuned the encoder; None: as pretrained, like a fixed one
-        equal_weights = parser.has_fixed_encoder if tuned_by is None else tuned_by == parser.source
+        tuned_by = self.settings["tuned_by"]  # parser that trained the encoder; None: pretrained weights
+        equal_weights = parser.has_fixed_encoder if tuned_by is None else tuned_by == parser.source  # its folder
         equal_options = all(parser.settings[name] == self.settings[name] for name in ("encoder", "window"))
         layers, parser_layers = self.settings["layers"], parser.settings["layers"]
         if not (self.has_fixed_encoder and equal_weights and equal_options and set(parser_layers) <= set(layers)):
@@ -134,11 +134,11 @@ class EduSegmenter(EncoderModule):
         """Return the tag of every word, [N], from word vectors [N, D], in batches of sentences, which bounds memory."""
         words = self.network.words(vectors, batch.layout)                                    # [N, projection + layout]
         tags = torch.zeros(len(words), dtype=torch.long, device=words.device)
-        for sentences in batches_of_similar_size(batch.lengths.tolist(), _CELLS):  # of up to that many words
+        for sentences in batches_of_similar_size(batch.lengths.tolist(), _CELLS):  # at most `_CELLS` words
             lengths = batch.lengths[sentences]                                               # of C sentences, [C]
             rows = batch.rows[sentences, : int(lengths.max())]  # indices of words, [C, T]
             mask = (torch.arange(rows.shape[1]) < lengths[:, None]).to(words.device)
-            scores = self.network(words, rows, lengths, batch.begins)                        # [C, T, 2]
+            scores = self.network(words, rows, lengths, batch.begins)  # [C, T, 2]; `begins`: sentence starts
             tags[rows[mask]] = self.crf.decode(scores, mask)[mask]
         return tags
 
@@ -146,7 +146,7 @@ class EduSegmenter(EncoderModule):
     def _edus(text: str, features: EduFeatures, tags: Tensor) -> list[Span]:
         """Return the EDUs of a text, (start, end) without white space at the end, for the tags of its words, [N]."""
         inner = ((tags == BEGIN).cpu() & ~features.begins).nonzero().squeeze(1).tolist()  # indices of words
-        # EDUs start at sentences, and at words that are tagged as beginnings within sentences
+        # EDUs start at sentences (`starts`, in characters), and at words within them that are tagged as beginnings
         starts = sorted({*features.starts, *(features.offsets[word][0] for word in inner)})
         spans = zip(starts, [*starts[1:], len(text)])  # an EDU ends where the next one starts
         return [(start, start + len(text[start:end].rstrip())) for start, end in spans]

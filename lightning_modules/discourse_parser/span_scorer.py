@@ -42,7 +42,7 @@ class Layout(NamedTuple):
         return is_first, is_last | ends_document  # the unit of padding may equal that of the last EDU
 
     def of_edus(self) -> Tensor:
-        """Return features of EDUs, [B, E, 8]: first or last of sentence and paragraph, length, position in the text."""
+        """Return features of EDUs, [B, E, 8]: ends of sentence and paragraph (4), length, position (2), text size."""
         position = torch.arange(self.sentence.shape[1], device=self.sentence.device).expand_as(self.sentence)
         sizes = self.sizes.unsqueeze(1)                                              # [B, 1]
         relative = (position + 0.5) / sizes  # middle of the EDU, as a fraction of the document
@@ -55,9 +55,9 @@ class Layout(NamedTuple):
     def of_spans(self, document: Tensor, start: Tensor, end: Tensor) -> Tensor:
         """Return features of spans of EDUs, [N, 18]; document, first and last EDU of each span are [N].
 
-        There are 7 for sentences and 7 for paragraphs (whether a span begins or ends with one, whether it crosses a
-        boundary and then begins or ends within one, number of boundaries), and 4 for position and length. Logarithms
-        are divided by constants that bring usual values to about 1.
+        There are 7 for sentences and 7 for paragraphs: whether a span begins with one, ends with one, does both,
+        crosses a boundary, crosses it but begins (ends) inside a unit, number of boundaries; and 4 for position and
+        length. Logarithms are divided by constants that bring usual values to about 1.
         """
         features = []
         for unit in (self.sentence, self.paragraph):
@@ -119,8 +119,8 @@ class _SpanLayer(nn.Module):
         Its rows for each document: E terms of first EDUs, E terms of last EDUs, and E + 1 cumulative sums of the terms
         of the mean.
         """
-        # padding is zero, without the bias of the layer, because it is the neighbor of the last EDU
-        projected = self.edus(states).float() * layout.mask.unsqueeze(-1)  # float32: a mean is a difference of two sums
+        # the mask removes the bias of the layer at padding, which must be zero as the neighbor of the last EDU
+        projected = self.edus(states).float() * layout.mask.unsqueeze(-1)  # a mean is a difference of sums: float32
         first, last, before, following, mean = projected.chunk(5, -1)                # [B, E, hidden_size] each
         edge = torch.zeros_like(before[:, :1])
         first = first + torch.cat([edge, before[:, :-1]], 1)  # with the EDU before the span
@@ -128,7 +128,7 @@ class _SpanLayer(nn.Module):
         return torch.cat([first, last, edge, mean.cumsum(1)], 1).flatten(0, 1)
 
     def sums(self, table: Tensor, layout: Layout, document: Tensor, start: Tensor, end: Tensor) -> Tensor:
-        """Return vectors of spans, [N, hidden_size], from a `table`; document, first and last EDU of each are [N]."""
+        """Return vectors of spans, [N, hidden_size], from the `table`; document, first and last EDU are [N]."""
         size = layout.sentence.shape[1]                                              # E
         # a document has E rows for first EDUs, E for last EDUs, and E + 1 for cumulative sums of the terms of the mean:
         # rows of the first and last EDU, each with its neighbor outside, and of sums to the last and before the first
@@ -232,7 +232,7 @@ def pool_edus(tokens: Tensor, edus: Tensor, count: int) -> Tensor:
     tokens, edus = tokens[edus >= 0], edus[edus >= 0]  # the tokens of an EDU are now consecutive
     counts = torch.zeros(count, dtype=torch.long, device=edus.device).index_add_(0, edus, torch.ones_like(edus))  # [E]
     ends = counts.cumsum(0)  # index after the last token of each EDU
-    padded = torch.cat([tokens, tokens.new_zeros(1, tokens.shape[1])])               # the last row for empty EDUs
+    padded = torch.cat([tokens, tokens.new_zeros(1, tokens.shape[1])])               # zeros, for empty EDUs
     empty = counts == 0
     first = torch.where(empty, len(tokens), ends - counts)
     last = torch.where(empty, len(tokens), ends - 1)
