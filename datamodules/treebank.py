@@ -74,10 +74,10 @@ class TreebankSplits(LightningDataModule, ABC):
         """Return the features of a document, with its `size` for sorting."""
 
     def documents(self, split: str) -> list[TreebankDocument]:
-        """Return the documents of a split, of training only those with one of `licences`, if set; reports the others.
+        """Return the documents of a split, of training only those with `licences`, if set; logs the licences left out.
 
         Raises:
-            UserError: if there is no such split, or no document is left.
+            UserError: if the split has no treebank, or no document is left.
         """
         path = self.paths[split]
         if path is None:
@@ -142,17 +142,17 @@ class TreebankData(TreebankSplits):
         inventory: list[str] | dict[str, list[str]] | str = "gum",
         **shared: Any,
     ) -> None:
-        super().__init__(train, val, test, checkpoint, eval_batch_size=1, pool=25, **shared)  # `pool`: batches
+        super().__init__(train, val, test, checkpoint, eval_batch_size=1, pool=25, **shared)  # sorts 25 batches by size
         self.inventory = inventory_of(inventory)
         # (nuclearity, relation) -> index of the class that a parser predicts for a node
         self.classes = {name: number for number, name in enumerate(label_classes(self.inventory))}
         self._documents: dict[str, list[TreebankDocument]] = {}  # by split, filled on first use
 
     def documents(self, split: str) -> list[TreebankDocument]:
-        """Return the documents of a split (see `TreebankSplits`) with coarse relations, not the treebank's; read once.
+        """Return the documents of a split (see `TreebankSplits`) with relations made coarse; each is read once.
 
         Raises:
-            UserError: if there is no such split, a document has no tree, or no document is left.
+            UserError: if the split has no treebank, a document has no tree, or no document is left.
         """
         if split not in self._documents:
             documents = super().documents(split)

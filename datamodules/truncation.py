@@ -59,7 +59,7 @@ def truncate_target(tokens: list[int], max_target: int, stop: int) -> tuple[list
 
 
 def count_source(document: Document, tokens_read: int, tokens: int, sentences_read: int) -> Counts:
-    """Return [read, total] of a document of `tokens` tokens, by name; sentences and paragraphs are read if complete."""
+    """Return [read, total] tokens, sentences, paragraphs of a document, by name; the last two are read if complete."""
     sizes = [len(part) for part in document.parts]  # sentences of each paragraph, or source document
     return {
         "source_tokens": [tokens_read, tokens],
@@ -81,7 +81,7 @@ def sentences_read(document: Document, offsets: Sequence[tuple[int, int]], token
     if tokens_read >= len(offsets):
         return len(document.sentences)
     characters_read = max((end for _, end in offsets[:tokens_read]), default=0)  # special tokens end at 0
-    return bisect_right(document.sentence_ends, characters_read)
+    return bisect_right(document.sentence_ends, characters_read)  # complete ones
 
 
 def truncation_rows(split: str, features: "datasets.Dataset", limits: Mapping[str, str]) -> list[TruncationRow]:
@@ -110,7 +110,7 @@ def truncation_rows(split: str, features: "datasets.Dataset", limits: Mapping[st
 
 
 def truncation_line(rows: Sequence[TruncationRow]) -> str | None:
-    """Return a report of a split in one line, its rows grouped by the option that truncates; None if none does."""
+    """Return a report of a split in one line, rows grouped by the option that truncates; None if nothing is cut."""
     by_limit: dict[str, list[TruncationRow]] = {}
     for row in rows:
         if row.left_out:
@@ -120,7 +120,7 @@ def truncation_line(rows: Sequence[TruncationRow]) -> str | None:
     parts = []
     for limit, rows_of_limit in by_limit.items():
         shares = ", ".join(f"{100 * row.share:.1f} % of {row.counted}" for row in rows_of_limit)
-        documents_cut = max(row.documents_cut for row in rows_of_limit)  # of the finest unit: others may miss cuts
+        documents_cut = max(row.documents_cut for row in rows_of_limit)  # by the unit with most cuts, mostly tokens
         parts.append(f"{shares} in {counted(documents_cut, 'document')} ({limit})")
     return f"{rows[0].split}, {counted(rows[0].documents, 'document')}, cut off: {'; '.join(parts)}"
 

@@ -70,14 +70,14 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
         super().__init__(vocab_size, decoding, val_summaries)
         self.set_label_smoothing(label_smoothing)
         self.sentence_mark = sentence_mark
-        self.interval_segments, self.encoder_from = encoder.interval_segments, encoder_from
+        self.interval_segments, self.encoder_from = encoder.interval_segments, encoder_from  # alternate segment ids
         self.reader = self.make_reader(encoder, dropout, optimizer)
         self.decoder = EncoderDecoder(  # without encoder layers, because `reader` is the encoder
             vocab_size=vocab_size, size=self.reader.size, heads=decoder_heads, encoder_layers=0,
             decoder_layers=decoder_layers, feed_forward=decoder_inner_size, dropout=dropout, activation=activation,
             output_bias=output_bias,
         )  # fmt: skip
-        self.decoder.encoder_norm = nn.Identity()  # unused, as `EncoderDecoder` has no encoder layers here
+        self.decoder.encoder_norm = nn.Identity()  # unused without encoder layers; `Identity` has no weights
 
     def setup(self, stage: str) -> None:
         """Set the tokenizer and, when a new run is trained, load the encoder of the run `encoder_from`."""

@@ -32,7 +32,7 @@ def _is_dict(value: Any, is_valid: Callable[[Any], bool]) -> bool:
 
 
 def _is_nested(value: Any, kind: type, is_valid: Callable[[Any], bool]) -> bool:
-    """Return whether a value is of a `kind`, such as a dictionary, and holds, at any depth, only certain values."""
+    """Return whether a value is of a `kind`, such as a dictionary, and all its parts, at any depth, pass `is_valid`."""
     seen, remaining = set(), [value]  # parts may be shared, or contain themselves
     while remaining:
         part = remaining.pop()
@@ -55,7 +55,7 @@ def _is_switch(value: Any) -> bool:
 
 
 def _is_metrics(value: Any) -> bool:
-    """Return whether a value may be what `MetricsRecord` stores: number of rows of metrics.csv, pending row."""
+    """Return whether a value may be what `MetricsRecord` stores: number of rows of metrics.csv, values to log."""
     if not isinstance(value, dict) or not _is_count(value.get("rows")):
         return False
     row = value.get("pending")

@@ -35,11 +35,11 @@ def best_checkpoint(run: Path) -> Path:
     """
     best, last = (Path(run) / "checkpoints" / name for name in ("best.ckpt", "last.ckpt"))
     exported = Path(run) / EXPORTED
-    if exported.is_file() and not best.parent.is_dir():  # checkpoints come first
+    if exported.is_file() and not best.parent.is_dir():  # checkpoints have precedence
         return exported
     if best.is_file():
         return best
-    if best.is_symlink():
+    if best.is_symlink():  # a broken link, as `is_file` follows links
         raise UserError(f"{best}: a link to {best.readlink()}, which does not exist; restore it, or give {last}")
     if last.is_file():
         _warn_of_last(best, last)
@@ -65,7 +65,7 @@ def find_damage(path: Path, verify: bool = True) -> str:
         with zipfile.ZipFile(path) as file:
             members = file.infolist()
             is_stored = all(member.compress_type == zipfile.ZIP_STORED for member in members)
-            if not is_stored or sum(member.file_size for member in members) > path.stat().st_size:
+            if not is_stored or sum(member.file_size for member in members) > path.stat().st_size:  # or overlapping
                 return "compressed, which no checkpoint is"
             damaged_member = file.testzip() if verify else None
     except Exception as error:  # zipfile raises errors of many kinds for damaged files
@@ -110,7 +110,7 @@ def _check_calls(stream: BinaryIO, pickles: int) -> None:
         for operation, argument, _ in pickletools.genops(stream):
             if operation.name == "GLOBAL":  # the only opcode for functions that `torch.load` accepts
                 functions.add(argument.split()[-1])  # the argument is "module name"
-            elif isinstance(argument, str):  # perhaps a codec such as "zlib_codec", or "zlib"; none has 50 letters
+            elif isinstance(argument, str):  # may be a codec, as "zlib" or "zlib_codec"; long texts are cut
                 texts.add(re.sub("[^a-z0-9]|codec$", "", argument[:50].lower()))
     # `encode` itself is needed: it makes bytes of a text in pickles of Python 2
     if "bytearray" in functions or ("encode" in functions and texts & _GROWING_CODECS):
@@ -118,9 +118,9 @@ def _check_calls(stream: BinaryIO, pickles: int) -> None:
 
 
 def read_checkpoint(path: Path, verify: bool = True) -> dict[str, Any]:
-    """Return the content of a checkpoint, without executing code; weights are read lazily.
+    """Return the content of a checkpoint, or of an exported model, without executing code.
 
-    To verify checksums first, and that weights are finite, takes about a second per gigabyte.
+    `verify` reads all weights (checksums, finite values), a second per gigabyte; else a checkpoint's on first use.
 
     Raises:
         UserError: if it is not a checkpoint, is damaged, has a value of another type than `precis fit` writes, or has
@@ -156,7 +156,7 @@ def _check_values(path: Path, content: Mapping[str, Any]) -> None:
 def write_exported(path: Path, weights: Mapping[str, Tensor], described: Mapping[str, Any], bits: int = 32) -> None:
     """Write weights as safetensors, with the plain values `described` as JSON in the header.
 
-    Tensors that share their memory, such as tied embeddings, are written once. With 8 bits matrices are `quantized`.
+    Tensors that share memory, as tied embeddings, are written once. With 8 bits matrices are `quantized`, with scales.
     """
     first_names: dict[tuple, str] = {}  # name under which each storage is written
     tensors, tied = {}, {}

@@ -76,7 +76,7 @@ class CopyingSummarizer(Summarizer):
         if options is None:
             rows = (samples.tokens != PAD).flatten().nonzero().squeeze(1)            # [N]
             return self.target_log_probs(batch, outputs, samples.tokens, rows)
-        if options.is_untruncated and not options.no_repeat_ngram:  # the faster path, without all words' probabilities
+        if options.is_untruncated and not options.no_repeat_ngram:  # faster: P of the samples' tokens alone
             return self._permitted_log_probs(batch, outputs, samples, options)
         source = self.source_ids(batch)
         num_ids = copying.extended_size(source, self.vocab_size)  # V + the most OOV words of a document
@@ -96,7 +96,7 @@ class CopyingSummarizer(Summarizer):
     def _permitted_log_probs(
         self, batch: Batch, outputs: CopyOutputs, samples: Samples, options: DecodingOptions
     ) -> Tensor:
-        """Return `log_probs` without P of all words, if options forbid the same tokens in all samples at a position."""
+        """Compute `log_probs` without P of all words; options forbid tokens by position alone, not by sample."""
         tokens, always_forbidden = samples.tokens, forbidden_tokens(options)
         steps = torch.arange(tokens.shape[-1], device=tokens.device)
         in_sample = steps < samples.lengths.unsqueeze(-1)                            # [B, K, T]
@@ -128,19 +128,19 @@ class CopyingSummarizer(Summarizer):
         source = memory["source"]
         if count is None:
             num_ids = copying.extended_size(source, self.vocab_size)  # V + the most OOV words of a document
-            sources, words = source.unsqueeze(1), len(self.tokenizer)  # output rows beyond the words have P = 0
+            sources, words = source.unsqueeze(1), len(self.tokenizer)  # V may be larger: P = 0 beyond the words
             log_probs = copying.all_log_probs(self.network.output, words, outputs, sources, num_ids)
             return None, log_probs, next_state
         mixture = PermittedMixture.of(layer, outputs, source)
-        return *mixture.candidates(count, memory["first"]), next_state  # "first": see `first_positions`
+        return *mixture.candidates(count, memory["first"]), next_state  # first occurrence of each source word
 
     def _draw(
         self, layer: DecodingLayer, greedy_first: bool, tokens: Tensor, state: State, memory: State, blocked: Tensor
     ) -> tuple[Tensor, Tensor, State]:
         """Draw the next tokens; the function `Draw` of `sample_with` once the first two arguments are bound.
 
-        With `greedy_first` the first sample of each document gets the most probable token. `blocked` are ids of
-        forbidden tokens, [b, K, F]. Returns the drawn tokens [b, K], their log-probabilities [b, K] and the next state.
+        With `greedy_first` the first sample of each document gets the most probable token. `blocked`: F forbidden ids
+        of K samples of the b documents left, [b, K, F]. Returns tokens, log-probabilities, [b, K] each, and next state.
         """
         outputs, state = self._outputs(tokens, state, memory)
         mixture = PermittedMixture.of(layer, outputs, memory["source"], blocked)
@@ -221,8 +221,8 @@ class CopyingSummarizer(Summarizer):
         length = int(best.lengths[index, 0])
         positions = torch.arange(batch.source.shape[-1])
         real = (positions < batch.lengths[index].unsqueeze(-1)).flatten()            # False at padding, [S] or [M I]
-        outputs, _ = self.explain(batch, best)
-        attention = outputs.attention[index, 0, :length].float().cpu()[:, real].numpy()
+        outputs, _ = self.explain(batch, best)  # without flags of copied words
+        attention = outputs.attention[index, 0, :length].float().cpu()[:, real].numpy()  # [T, S]
         source_ids = self.source_ids(batch)[index].cpu()[real].tolist()
         summary_ids = best.tokens[index, 0, :length].tolist()
         source = self.tokenizer.decode(source_ids, batch.oov_words[index], self.vocab_size)

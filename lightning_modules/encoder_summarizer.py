@@ -36,9 +36,9 @@ class EncoderSummarizer(Summarizer):
         An encoder from scratch has the learning rate of the other parameters.
         """
         positions = 0  # minimum number of positions; 0 leaves those of the pretrained encoder
-        if isinstance(encoder, DocumentEncoderOptions):  # without them `long_input` keeps its default
+        if isinstance(encoder, DocumentEncoderOptions):  # other options have no `long_input`, which stays as it is
             self.long_input = encoder.long_input
-            positions = encoder.positions if encoder.long_input == "extend" else 0  # copies of the last
+            positions = encoder.positions if encoder.long_input == "extend" else 0  # added as copies of the last
         self.optimizer = optimizer
         if encoder.checkpoint is not None:
             return Reader.pretrained(encoder_path(encoder.checkpoint), dropout, encoder.attention_dropout, positions)

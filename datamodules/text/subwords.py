@@ -27,7 +27,7 @@ def is_local(name: str | None) -> bool:
 
 
 def encoder_path(name: str) -> str:
-    """Return the folder of the encoder in an optional package for the name `minilm`, and any other name unchanged.
+    """Return for `minilm` the folder of this encoder in its optional package, and any other name unchanged.
 
     Raises:
         UserError: if the package is not installed.
@@ -44,7 +44,7 @@ def pretrained_tokenizer(name: str) -> "PreTrainedTokenizerFast":
     """Load a tokenizer of Transformers by Hugging Face name (downloaded if needed), folder, or `minilm`.
 
     Raises:
-        UserError: if it provides no character offsets.
+        UserError: if the tokenizer provides no character offsets.
     """
     from transformers import AutoTokenizer  # takes seconds to load
 
@@ -60,7 +60,7 @@ class Subwords:
     def __init__(self, name: str) -> None:
         self.tokenizer = pretrained_tokenizer(name)
         self.pad_id = self.tokenizer.pad_token_id or 0  # any id serves a model without one, since masks hide padding
-        # Where a tokenizer adds special tokens is read off any short text.
+        # The special tokens before and after any text are those around "a".
         example = self.tokenizer("a", return_special_tokens_mask=True)
         is_special, ids = example["special_tokens_mask"], example["input_ids"]
         has_word = 0 in is_special  # not if the vocabulary has neither "a" nor an unknown token
@@ -70,7 +70,7 @@ class Subwords:
 
     def __call__(self, text: str) -> Tokens:
         """Tokenize a text of any length, without special tokens."""
-        text = encodable(text)  # of the same length, for the offsets
+        text = encodable(text)  # lone surrogates replaced, offsets unchanged
         # `verbose=False`: no warning if the text is too long for one pass of the model; callers divide it
         encoded = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
         offsets = []

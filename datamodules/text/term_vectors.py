@@ -10,7 +10,7 @@ from datamodules.text.rouge_words import vocabulary
 
 def term_counts(texts: Sequence[Sequence[Hashable]]) -> NDArray:
     """Return the counts of terms in texts, [L, V] for L texts and the V terms that occur."""
-    columns: dict[Hashable, int] = {}  # in order of appearance
+    columns: dict[Hashable, int] = {}  # column of each term, in order of appearance
     text_of_term, column_of_term = [], []  # one entry for each occurrence of a term
     for text, terms in enumerate(texts):
         text_of_term += [text] * len(terms)
@@ -63,7 +63,7 @@ def pagerank(weights: NDArray, damping: float, tolerance: float = 1e-10) -> NDAr
     totals = weights.sum(1, keepdims=True)  # [L, 1]
     transitions = np.divide(weights, totals, out=np.full_like(weights, 1 / size), where=totals > 0)  # [L, L]
     ranks = np.full(len(weights), 1 / size)
-    while True:  # ends, because each step multiplies the change by at most the damping
+    while True:  # ends, because each step shrinks the change of the ranks by the factor `damping`, or more
         updated = (1 - damping) / size + damping * ranks @ transitions
         if np.abs(updated - ranks).sum() < tolerance:  # power iteration has converged
             return updated

@@ -30,7 +30,7 @@ class Vocabulary:
         self, words: Sequence[str], tokenizer: WordTokenization = "words", lowercase: bool = True, language: str = "en"
     ) -> None:
         self.tokenizer, self.lowercase, self.language = tokenizer, lowercase, language_of(language)
-        self.words = [*SPECIALS, *words]
+        self.words = [*SPECIALS, *words]  # index: id
         # ids of the words of texts: without special symbols, so that a text which spells "[PAD]" has an OOV word
         self._ids = {word: i for i, word in enumerate(self.words) if i >= len(SPECIALS)}
         if len(self._ids) != len(words) or not self._ids.keys().isdisjoint(SPECIALS):
@@ -48,7 +48,7 @@ class Vocabulary:
         for text in texts:
             counts.update(language_of(language).tokenize(text, tokenizer, lowercase))
         for special in SPECIALS:
-            counts.pop(special, None)  # a text may spell them
+            counts.pop(special, None)  # "[PAD]" in a text is not the symbol
         ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         return cls([word for word, _ in ranked[: size - len(SPECIALS)]], tokenizer, lowercase, language)
 
@@ -70,7 +70,7 @@ class Vocabulary:
     def extend(self, words: Sequence[str], size: int) -> tuple[list[int], list[str]]:
         """Return the ids of the words of a document, and its out-of-vocabulary (OOV) words in order of appearance.
 
-        The k-th distinct OOV word (from 0) has id `size` + k, where `size` is V of the model, perhaps larger than this
+        The k-th distinct OOV word (from 0) has id `size` + k, where `size` is V of the model, which may exceed the
         vocabulary.
         """
         oov_words: dict[str, int] = {}  # word -> k
@@ -112,7 +112,7 @@ class Vocabulary:
         """Load a vocabulary from the folder to which `save` wrote it.
 
         Raises:
-            FileNotFoundError: if there is no file.
+            FileNotFoundError: if there is no `vocabulary.json`.
             UserError: if it is not a vocabulary.
         """
         path = folder / cls.file_name

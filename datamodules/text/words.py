@@ -41,7 +41,7 @@ def detokenize(
     for token in tokens:
         is_quote = token in {'"', "`", "'"}  # the same mark opens and closes a quote
         is_closing = is_quote and token in open_quotes
-        # whether the token begins, or the text so far ends, with such a character
+        # whether the token begins, or the text so far ends, with an `unspaced` character
         is_unspaced = unspaced and pieces and (unspaced.match(token) or unspaced.match(pieces[-1][-1]))
         if pieces and not (no_space or is_unspaced or is_closing or token in no_space_before):
             pieces.append(" ")

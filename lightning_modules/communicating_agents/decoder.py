@@ -32,7 +32,7 @@ class Attended(NamedTuple):
 
 
 class AgentsDecoder(nn.Module):
-    """One-layer LSTM decoder that attends to the agents' states after each step, without input feeding.
+    """One-layer LSTM decoder (state s_t, input word y_t) without input feeding; attends to h_{a,i}, word i of agent a.
 
         l_a = softmax(v_2^T tanh(W_5 h_a + W_6 s_t + b_1)),   c_a = sum_i l_{a,i} h_{a,i}
         g   = softmax(v_3^T tanh(W_7 c_a + W_8 s_t + b_2)),   c*  = sum_a g_a c_a
@@ -86,7 +86,7 @@ class AgentsDecoder(nn.Module):
         # word attention l_a within each agent, and c_a; the agents are rows of one batch, [B M, ...]
         words = self.words(query, memory.projected.flatten(0, 1), memory.tokens.flatten(0, 1), coverage=None)
         contexts = torch.bmm(words.to(memory.states.dtype), memory.states.flatten(0, 1))         # [B M, N, H]
-        words = words.unflatten(0, (-1, M))                                                      # [B, M, N, I]
+        words = words.unflatten(0, (-1, M))                                                      # [B, M, N, I words]
         contexts = contexts.unflatten(0, (-1, M))                                                # [B, M, N, H]
         # agent attention g, and c*
         log_agents = self._agent_log_attention(states, contexts, memory.agents)                  # [B, M, N]
@@ -110,7 +110,7 @@ class AgentsDecoder(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return the logit of p [B, N], and the weight of each agent in the copy distribution, [B, M, N].
 
-        `contexts` are c_a, [B, M, N, H], `context` is c*, [B, N, H]. Log space avoids log 0 for saturated gates.
+        `contexts`: c_a, [B, M, N, H]; `context`: c*, [B, N, H]; `log_agents`: log g, [B, M, N]. Logs avoid log 0.
         """
         step = (self.pointer_state(states) + self.pointer_word(embedded)).squeeze(-1)            # [B, N]
         if not self.multi_agent_pointer:
@@ -119,14 +119,14 @@ class AgentsDecoder(nn.Module):
         generating = (log_agents + logsigmoid(gates)).logsumexp(1)  # log p, [B, N]
         copying = log_agents + logsigmoid(-gates)  # log g_a (1 - p_a), [B, M, N]
         total = copying.logsumexp(1)  # log (1 - p), [B, N]
-        return generating - total, (copying - total.unsqueeze(1)).exp()
+        return generating - total, (copying - total.unsqueeze(1)).exp()  # log p - log (1 - p)
 
     def features(self, states: Tensor, context: Tensor, previous_context: Tensor) -> Tensor:
         """Return the input of the output layer, tanh(W [s_t; c*_t; c*_{t-1}] + b), [..., H] like all arguments.
 
         c*_{t-1} is 0 in the first step, and read by contextual agent attention only.
         """
-        inner = self.combine(torch.cat([states, context.to(states.dtype)], -1))
+        inner = self.combine(torch.cat([states, context.to(states.dtype)], -1))  # columns of W for s_t, c*_t; and b
         if self.combine_before is not None:
-            inner = inner + self.combine_before(previous_context)
+            inner = inner + self.combine_before(previous_context)  # columns of W for c*_{t-1}
         return self.dropout(inner.tanh())

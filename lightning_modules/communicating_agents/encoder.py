@@ -20,12 +20,12 @@ class Parts(NamedTuple):
 
     @classmethod
     def of(cls, lengths: Tensor, width: int, device: torch.device) -> "Parts":
-        """Build the masks of M parts padded to I = `width` tokens; lengths [B, M] are on the CPU, 0 for no part."""
+        """Build the masks of M parts padded to I = `width` tokens; lengths [B, M] (CPU): 0 for an agent without one."""
         nonzero = lengths.clamp_min(1)  # an LSTM and a softmax need at least one position
         # one transfer to the device for both tensors
         nonzero_on_device, lengths_on_device = torch.stack([nonzero, lengths]).to(device, non_blocking=True)
         return cls(
-            lengths=nonzero.flatten(),
+            lengths=nonzero.flatten(),  # on the CPU, for `bidirectional`
             last=nonzero_on_device - 1,
             tokens=torch.arange(width, device=device) < nonzero_on_device.unsqueeze(-1),
             agents=lengths_on_device > 0,
@@ -39,7 +39,7 @@ def last_states(states: Tensor, last: Tensor) -> Tensor:
 
 
 def initialize_lstm(lstm: nn.LSTM) -> None:
-    """Initialize an LSTM: Xavier input weights and orthogonal recurrent weights of each gate, forget bias 1."""
+    """Initialize an LSTM: Xavier input and orthogonal recurrent weights of each gate, forget bias 1, other biases 0."""
     for name, parameter in lstm.named_parameters():
         gates = parameter.data.chunk(4)  # views of input gate, forget gate, cell and output gate
         if "bias" in name:
@@ -74,7 +74,7 @@ class PartEncoder(nn.Module):
 
 
 class ContextualLayer(nn.Module):
-    """Contextual encoder layer, h^{k+1} = W_2 biLSTM(tanh(W_3 h^k + W_4 z^k)) with messages z^k.
+    """Contextual encoder layer k, h^{k+1} = W_2 biLSTM(tanh(W_3 h^k + W_4 z^k)), with states h^k and messages z^k.
 
     The paper prints f(h, z) = v_1^T tanh(W_3 h + W_4 z), which is a scalar and cannot be the input of an LSTM, so v_1
     is omitted. All agents share W_3 and W_4; each layer has its own. Without communication z = 0.
@@ -100,7 +100,7 @@ class ContextualLayer(nn.Module):
 
 
 class AgentsEncoder(nn.Module):
-    """Local encoder and K = `layers` contextual layers of all agents, with dropout; `messages` is None for none."""
+    """Local encoder and K = `layers` contextual layers of all agents, with dropout; `messages` None: no messages."""
 
     def __init__(
         self,

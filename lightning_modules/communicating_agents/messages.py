@@ -72,7 +72,7 @@ class AttentionMessages(nn.Module):
 
 
 def make_messages(kind: Messages, hidden_size: int) -> nn.Module:
-    """Build the layer that computes messages from last states; a `ValueError` if the kind does not exist."""
+    """Build the layer that computes messages from agents' last states; a `ValueError` if the kind does not exist."""
     if kind == "mean":
         return MeanMessages()
     if kind == "feed_forward":

@@ -86,7 +86,7 @@ class CommunicatingAgents(CopyingSummarizer):
         sentence_ends: tuple[str, ...] = SENTENCE_ENDS,
         dropout: float = 0.0,
         optimizer: OptimizerOptions = OptimizerOptions(),
-        decoding: DecodingOptions | None = None,  # None: as below, else the defaults of `DecodingOptions`
+        decoding: DecodingOptions | None = None,  # None: beam size 5, at most 110 tokens, else defaults
         val_summaries: int = 256,
     ) -> None:
         super().__init__(vocab_size, decoding or DecodingOptions(beam_size=5, max_length=110), val_summaries)
@@ -122,7 +122,7 @@ class CommunicatingAgents(CopyingSummarizer):
     def set_tokenizer(self, vocabulary: Vocabulary) -> None:
         """Set the vocabulary, which needs a word that ends a sentence if cohesion is on."""
         super().set_tokenizer(vocabulary)
-        ends = vocabulary.end_ids(self.sentence_ends)  # without words that it lacks
+        ends = vocabulary.end_ids(self.sentence_ends)  # those in the vocabulary
         if self.has_cohesion and not ends:
             raise UserError(
                 f"the vocabulary has none of {', '.join(self.sentence_ends)}, so that cohesion finds no end of a "
@@ -167,7 +167,7 @@ class CommunicatingAgents(CopyingSummarizer):
         return CopyOutputs(features, attended.copying, attended.gate), next_state._asdict()
 
     def loss_terms(self, batch: CommunicatingAgentsBatch) -> dict[str, Tensor]:
-        """Return `nll` and, with cohesion, `cohesion`, see the class, averaged over documents."""
+        """Return `nll` and, with cohesion, `cohesion`, see the class, averaged over documents, both unweighted."""
         decoded = self.decode(batch, batch.target_input.unsqueeze(1))  # K = 1 summary of each document
         log_probs = self.target_log_probs(batch, decoded, batch.target.unsqueeze(1), batch.target_rows)  # 0 at padding
         terms = {"nll": -(log_probs.squeeze(1).sum(1) / batch.target_lengths).mean()}

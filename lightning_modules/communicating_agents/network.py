@@ -64,7 +64,7 @@ class CommunicatingAgentsNetwork(nn.Module):
         self.dropout = Dropout(dropout)
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[AgentMemory, AgentsState]:
-        """Encode vocabulary ids [B, M, I]; the returned decoder state is for K = 1 summary.
+        """Encode vocabulary ids [B, M, I]; the decoder state before the first step has K = 1, for callers to expand.
 
         `lengths` are the tokens of each agent, 0 for padding agents, which come last, [B, M], on the CPU.
         """
@@ -86,7 +86,7 @@ class CommunicatingAgentsNetwork(nn.Module):
         states, hidden, cell = self.decoder.run_lstm(embedded.flatten(0, 1).unsqueeze(1), *previous)
         states, hidden, cell = (tensor.reshape(*words.shape, -1) for tensor in (states, hidden, cell))  # [B, K, H]
         attended = self.decoder.attend(states, embedded, memory)
-        features = self.decoder.features(states, attended.context, state.context)
+        features = self.decoder.features(states, attended.context, state.context)  # c*_t, c*_{t-1}
         next_state = AgentsState(hidden, cell, attended.context)
         return features, attended, next_state
 

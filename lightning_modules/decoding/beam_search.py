@@ -18,9 +18,9 @@ class Step(Protocol):
     ) -> tuple[Tensor | None, Tensor, State]:
         """Score the continuations of K hypotheses of each document, after their last tokens [B, K].
 
-        The state has tensors [B, K, ...], the memory [B, ...]. Returns the ids of C candidates and their
-        log-probabilities, [B, K, C] each, and the next state. Among them are the `count` most probable tokens (None for
-        all). If column i is token i, ids is None. A token in several columns has log-probability -inf in all but one.
+        The state has tensors [B, K, ...], the memory [B, ...]. Returns the ids of C candidates, None if column i is
+        token i, their log-probabilities, [B, K, C] each, and the next state. The candidates include the `count` most
+        probable tokens (None: all tokens); one in several columns has log-probability -inf in all but one of them.
         """
 
 
@@ -39,7 +39,7 @@ def reorder(tensors: State, index: Tensor) -> State:
 
 
 class _Search:
-    """Unfinished ("open") and finished hypotheses of a batch of documents; the state of `beam_search`."""
+    """Unfinished ("open") and finished hypotheses, K for each of B documents; the state of `beam_search`."""
 
     def __init__(self, batch: int, options: DecodingOptions, padding: int, device: torch.device) -> None:
         K, T = options.beam_size, options.max_length
@@ -54,7 +54,7 @@ class _Search:
             torch.zeros(batch, K, dtype=torch.long, device=device),
             torch.full_like(self.sums, float("-inf")),
         )
-        self.results = self.finished  # of all documents, updated by `store`
+        self.results = self.finished  # of the whole batch, also of documents that are done; updated by `store`
 
     def advance(self, ids: Tensor | None, log_probs: Tensor, stop: int) -> tuple[Tensor, Tensor]:
         """Keep the K best continuations, and finish hypotheses that end; ids and log-probabilities as from `Step`.
@@ -81,21 +81,21 @@ class _Search:
         # keep K that can be continued: a stable sort moves them to the front, best first
         is_over = (chosen == stop) | best.isneginf()
         keep = is_over.to(torch.int8).argsort(dim=-1, stable=True)[:, :K]
-        self.sums = best.masked_fill(chosen == stop, float("-inf")).gather(-1, keep)  # ended ones only fill the beam
+        self.sums = best.masked_fill(chosen == stop, float("-inf")).gather(-1, keep)  # ended ones fill up with -inf
         self.tokens = sequences[documents, keep]
         return parent.gather(-1, keep), chosen.gather(-1, keep)
 
     def _accepts_truncated(self, ended: Tensor) -> Tensor:
         """Return for each document whether hypotheses without an end symbol count as finished at `max_length`, [B].
 
-        With `prefer_finished` they do if no hypothesis has ended before, or ends now (True in `ended`, [B, K]).
+        With `prefer_finished` they count if no hypothesis has ended before, or ends now (True in `ended`, [B, K]).
         """
         if not self.options.prefer_finished:
             return torch.ones_like(ended[:, 0])
         return self.finished.scores[:, 0].isneginf() & ~ended.any(1)  # -inf: none has ended before
 
     def _finish(self, sequences: Tensor, scores: Tensor, length: int) -> None:
-        """Merge hypotheses [B, 2K, t] that end now (scores [B, 2K] above -inf) into the best K finished ones."""
+        """Merge the hypotheses [B, 2K, t] that end now (not -inf in scores [B, 2K]) into the K best finished ones."""
         K, T = self.options.beam_size, self.options.max_length
         padded = torch.nn.functional.pad(sequences, (0, T - length), value=self.padding)
         padded = padded.masked_fill(scores.isneginf().unsqueeze(-1), self.padding)
@@ -106,15 +106,15 @@ class _Search:
         self.finished = Hypotheses(**reorder(merged, best))
 
     def close_final(self) -> Tensor:
-        """Return for which documents the finished hypotheses are final, [B], and end their open hypotheses."""
+        """Return for which documents the finished hypotheses are final, [B]; set `sums` of their open ones to -inf."""
         options = self.options
-        # of the K finished ones, -inf if there are fewer; of the open ones, -inf if there is none
+        # scores of sorted hypotheses: -inf if fewer than K are finished, and if none is open
         worst_finished, best_open = self.finished.scores[:, -1], self.sums[:, 0]
         if options.early_stopping:
             final = ~worst_finished.isneginf() | best_open.isneginf()
         else:
             length = self.tokens.shape[-1]
-            # log-probabilities only fall, so the best score to come is the sum over the largest penalty to come
+            # log-probabilities only fall: the best score to come is the sum over the larger of two penalties to come
             final = best_open / max(options.penalty(length + 1), options.penalty(options.max_length)) <= worst_finished
         self.sums = self.sums.masked_fill(final.unsqueeze(1), float("-inf"))
         return final

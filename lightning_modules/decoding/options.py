@@ -76,20 +76,20 @@ def repeated_continuations(tokens: Tensor, size: int) -> Tensor:
     """Return the next tokens that would repeat an n-gram of n = `size` tokens of a sequence; -1 stands for no token.
 
     Sequences are [..., t], the result is [..., max(0, t - n + 1)]: for each n-gram its last token if the sequence ends
-    with its first n - 1. Size 0 forbids nothing.
+    with its first n - 1, else -1. Size 0 forbids nothing.
     """
     length = tokens.shape[-1]
     if size < 1 or length < size:
         return tokens.new_zeros(*tokens.shape[:-1], 0)
     if size == 1:
-        return tokens
+        return tokens  # each would be repeated
     windows = tokens.unfold(-1, size, 1)                                             # [..., t - n + 1, n]
     suffix = tokens[..., length - size + 1 :].unsqueeze(-2)                          # [..., 1, n - 1]
     return windows[..., -1].masked_fill((windows[..., :-1] != suffix).any(-1), -1)
 
 
 def forbid(log_probs: Tensor, ids: Tensor | None, tokens: Tensor) -> Tensor:
-    """Return log-probabilities [B, K, C] with -inf at tokens [B, K, n], of which negative ones are ignored.
+    """Return log-probabilities [B, K, C] with -inf at `tokens` [B, K, n], where negative entries are padding.
 
     `ids` are the tokens of the columns, [B, K, C]; None if column i is token i.
     """

@@ -24,7 +24,7 @@ def truncate(log_probs: Tensor, options: DecodingOptions, keep: Tensor | None = 
         log_probs = _exclude(log_probs, log_probs < threshold, keep)
     if options.top_p < 1:
         ordered, order = log_probs.log_softmax(-1).sort(dim=-1, descending=True)  # renormalized after top-k
-        mass_above = ordered.exp().cumsum(-1) - ordered.exp()  # probability of all tokens ranked higher
+        mass_above = ordered.exp().cumsum(-1) - ordered.exp()  # probability of tokens ranked higher; 0 for the first
         excluded = torch.zeros_like(ordered, dtype=torch.bool).scatter(-1, order, mass_above >= options.top_p)
         log_probs = _exclude(log_probs, excluded, keep)
     return log_probs.log_softmax(-1)
@@ -102,7 +102,7 @@ def sample_with(
     for t in range(T):
         blocked = _blocked_next(drawn[rows, :, :t], stop, options, forbidden)
         tokens, log_probs, state = draw(tokens, state, memory, blocked)              # [b, K]
-        if (log_probs.isneginf() & open_).any():
+        if (log_probs.isneginf() & open_).any():  # ended hypotheses need no token
             raise ValueError("sampling has no token left: every one was forbidden; loosen the decoding options")
         # record the tokens of hypotheses that are still open
         sums[rows] += log_probs.masked_fill(~open_, 0)
@@ -113,7 +113,7 @@ def sample_with(
         active = open_.any(1).nonzero().squeeze(1)
         if len(active) == 0:
             break
-        if len(active) <= 0.75 * len(rows):  # narrowing copies the memory, so only if it saves enough
+        if len(active) <= 0.75 * len(rows):  # narrowing copies the memory, so only if it saves a quarter
             rows, tokens, open_ = rows[active], tokens[active], open_[active]
             state = {name: tensor[active] for name, tensor in state.items()}
             memory = {name: tensor[active] for name, tensor in memory.items()}
@@ -131,8 +131,8 @@ def rescore(
 ) -> Tensor:
     """Return the log-probabilities of tokens [B, K, T] under the distribution that `sample` uses, [B, K, T].
 
-    `distribution` maps flat positions [n] in [B K T] to log P of all C words, [n, C], with gradient. It is called for a
-    chunk of positions at a time, and again in the backward pass, so that no [B, K, T, C] tensor is kept. The result is
+    `distribution` maps flat positions [n] in [B K T] to log P of all C words, [n, C], with gradient. It is called for
+    `CHUNK` positions at a time, and again in the backward pass, so that no [B, K, T, C] tensor is kept. The result is
     0 after `lengths` [B, K], end symbol included, and -inf for a token that the options forbid.
     """
     T = tokens.shape[-1]
@@ -155,7 +155,7 @@ def _blocked_tokens(tokens: Tensor, stop: int, options: DecodingOptions, forbidd
     """Return up to F tokens that are forbidden at each position of samples [B, K, T]: [B, K, T, F], padded with -1."""
     T = tokens.shape[-1]
     blocked = tokens.new_tensor(forbidden).expand(*tokens.shape, -1)
-    too_short = torch.arange(T, device=tokens.device) < options.min_length           # [T]
+    too_short = torch.arange(T, device=tokens.device) < options.min_length           # no end symbol, [T]
     ends = torch.where(too_short, stop, -1).expand(tokens.shape).unsqueeze(-1)       # [B, K, T, 1]
     blocked = torch.cat([blocked, ends], -1)
     if options.no_repeat_ngram:

@@ -64,7 +64,7 @@ class IsaNLPParser(LightningModule):
         return [self.parse(request) for request in batch]
 
     def parse(self, request: ParseRequest) -> DiscourseParse:
-        """Parse one document; a `UserError` if the package changes its EDUs, or makes EDUs that differ from the text."""
+        """Parse one document; a `UserError` if the package changes its EDUs, or makes EDUs that are not in the text."""
         if self._parser is None:  # weights are downloaded and loaded with the first document
             device = (self.device.index or 0) if self.device.type == "cuda" else -1  # -1 is the CPU
             self._parser = self._package.Parser(

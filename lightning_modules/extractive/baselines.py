@@ -65,8 +65,8 @@ def lexrank(
 def mmr(document: Document, k: int = 3, trade_off: float = 0.7, language: str = "en") -> list[int]:
     """Select by maximal marginal relevance (Carbonell and Goldstein 1998) over tf-idf, with the document as the query.
 
-    Each step selects the sentence s with the highest l cos(s, D) - (1 - l) max_t cos(s, t), over selected sentences t.
-    The `trade_off` l is in [0, 1]; 1 for relevance only.
+    Each step selects the sentence s with the highest l cos(s, D) - (1 - l) max_t cos(s, t), for the document D and
+    selected sentences t. The `trade_off` l is in [0, 1]; 1 for relevance only.
     """
     vectors = tf_idf(stem_counts(document.sentences, language))
     size = min(_at_least_one(k), len(vectors))
@@ -76,7 +76,7 @@ def mmr(document: Document, k: int = 3, trade_off: float = 0.7, language: str = 
     chosen: list[int] = []
     redundancy = np.zeros(len(vectors))
     for _ in range(size):
-        gain = np.round(trade_off * relevance - (1 - trade_off) * redundancy, 12)  # ties despite rounding errors
+        gain = np.round(trade_off * relevance - (1 - trade_off) * redundancy, 12)  # equal gains tie: the first wins
         gain[chosen] = -np.inf
         chosen.append(int(gain.argmax()))
         redundancy = np.maximum(redundancy, similarity[chosen[-1]])
@@ -95,12 +95,12 @@ def zero_shot(
     trade_off: float = 0.7,
     language: str = "en",
 ) -> list[int]:
-    """Select by sentence vectors of an encoder or tf-idf, see `ZeroShot` and `SelectionOptions`."""
+    """Select by sentence vectors of an encoder or tf-idf, with the arguments of `ZeroShot` and `SelectionOptions`."""
     from lightning_modules.extractive.selection import SelectionOptions  # imports torch, slowly
 
     options = SelectionOptions(selector, _at_least_one(k), mmr_form, trade_off)
     extractor = _extractor(encoder, encoding, pooling, scoring)
-    extractor.language = language  # not an argument, so that one encoder serves all languages
+    extractor.language = language  # set here, as one cached encoder serves all languages
     return extractor.extract([document], options)[0]
 
 
@@ -121,7 +121,7 @@ BASELINES: dict[str, Callable[..., list[int]]] = {
 def predictions(
     documents: Iterable[Document], baseline: str | Callable[..., list[int]], **options: Any
 ) -> Iterator[dict[str, Any]]:
-    """Yield records, as in predictions.jsonl, of the summaries of a baseline: a name or function, and its `options`."""
+    """Yield records of predictions.jsonl with the summaries of a baseline, a name or function, and its `options`."""
     if isinstance(baseline, str) and baseline not in BASELINES:
         raise ValueError(f"unknown baseline {baseline!r}; choose one of {', '.join(BASELINES)}")
     select = BASELINES[baseline] if isinstance(baseline, str) else baseline

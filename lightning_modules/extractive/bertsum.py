@@ -127,13 +127,13 @@ class BertSum(EncoderSummarizer):
 
     @torch.no_grad()
     def _frozen_vectors(self, batch: ExtractiveBatch, with_document: bool) -> tuple[Tensor, Tensor]:
-        """Return the vectors of sentences [B, L, H] and documents [B, H] (or 0); each document is encoded only once."""
-        network = self.network  # its `reader` is the frozen encoder, whose weights are part of the name of the cache
+        """Return the cached vectors of sentences [B, L, H] and documents [B, H]; the latter are 0 unless needed."""
+        network = self.network  # a digest of the weights of its `reader`, the frozen encoder, names the cache's file
         # joint encoding gives vectors of documents at no cost, so it always caches them, in one file for all callers
         with_document |= network.encoding == "joint" or network.scorer.kind == "document_cosine"
         if with_document not in self._cache:
             settings = (network.encoding, network.interval_segments, with_document)
-            # None outside of a trainer, or with a foreign DataModule: vectors are then cached in memory only
+            # None outside of a trainer, or if the DataModule has no such folder: vectors are then cached in memory only
             folder = getattr(getattr(trainer_of(self), "datamodule", None), "cache_dir", None)
             self._cache[with_document] = VectorCache(self.reader.state_dict(), *settings, folder=folder)
 
@@ -169,7 +169,7 @@ class BertSum(EncoderSummarizer):
             return (losses.masked_fill(~candidates, 0).sum(1) / candidates.sum(1).clamp_min(1)).mean()
         # a large negative number, not -inf, with which the loss of a document without candidates would be NaN
         log_probs = logits.masked_fill(~candidates, -1e4).log_softmax(1)
-        target = (batch.gains.to(logits) / self.temperature).masked_fill(~candidates, -1e4).softmax(1)
+        target = (batch.gains.to(logits) / self.temperature).masked_fill(~candidates, -1e4).softmax(1)  # g_i
         return -(target * log_probs).masked_fill(~candidates, 0).sum(1).mean()
 
     def relations(self, scored: ScoredSentences, batch: ExtractiveBatch) -> Relations | None:
@@ -195,7 +195,7 @@ class BertSum(EncoderSummarizer):
         return extract(*documents, scores, batch.candidates, relations, self.selection)
 
     def sentence_attention(self, batch: ExtractiveBatch) -> list[np.ndarray]:
-        """Return each document's attention [L, L], mean over heads of the first member's last layer; [] if none."""
+        """Return each document's attention [L, L], mean over heads of the first member's last layer; [] without layers."""
         with evaluating(self):
             weights = self.network.attention(self.score(batch).vectors, batch.mask, batch.layout)
         if weights is None:

@@ -26,7 +26,7 @@ class Layout(nn.Module):
     def forward(self, features: Tensor, vectors: Tensor, mask: Tensor) -> Tensor:
         """Return embeddings [B, L, D] from `layout_features` [B, L, 13], vectors [B, L, H] and a mask [B, L]."""
         central = centralities(vectors, features[..., PROSE], mask)                 # from flags of prose, [B, L, 4]
-        real = mask.to(features.dtype)
+        real = mask.to(features.dtype)                                              # 1, or 0 at padding
         columns = [features[..., :TEXTRANK]]                                        # [B, L, 11]
         for rank in features[..., TEXTRANK:].unbind(-1) if self.ranks else ():      # TextRank, LexRank
             columns.append(torch.stack([rank, _standardized(rank, real) * real], -1))  # [B, L, 2]
@@ -35,16 +35,16 @@ class Layout(nn.Module):
 
 
 def centralities(vectors: Tensor, prose: Tensor, mask: Tensor) -> Tensor:
-    """Return cosines to topic and other sentences, each also standardized: [B, L, H], masks [B, L] -> [B, L, 4]."""
+    """Return cosines to topic and other sentences, each also standardized: [B, L, H], flags [B, L] -> [B, L, 4]."""
     real = mask.to(vectors.dtype)                                                   # [B, L]
     unit = F.normalize(vectors, dim=-1) * real.unsqueeze(-1)
-    weights = torch.where(prose.any(1, keepdim=True), prose.to(real) * real, real)  # the topic is that of prose, if any
+    weights = torch.where(prose.any(1, keepdim=True), prose.to(real) * real, real)  # the topic is of prose, if any
     topic = F.normalize((unit * weights.unsqueeze(-1)).sum(1), dim=-1)              # [B, H]
     to_topic = (unit @ topic.unsqueeze(-1)).squeeze(-1)                             # [B, L]
     # mean cosine with the other sentences, negative cosines as 0; `- real` subtracts the cosine of 1 with itself
     similar = (unit @ unit.transpose(1, 2)).clamp(min=0)                            # [B, L, L]
     counts = (real.sum(1, keepdim=True) - 1).clamp(min=1)
-    to_others = (similar.sum(-1) - real) / counts * 5  # about as large as `to_topic`
+    to_others = (similar.sum(-1) - real) / counts * 5  # times 5, about as large as `to_topic`
     columns = [to_topic, _standardized(to_topic, real), to_others, _standardized(to_others, real)]
     return torch.stack(columns, -1) * real.unsqueeze(-1)
 
@@ -52,7 +52,7 @@ def centralities(vectors: Tensor, prose: Tensor, mask: Tensor) -> Tensor:
 def lead_prior(features: Tensor, vectors: Tensor, mask: Tensor, strength: float) -> Tensor:
     """Return what is added to the logits of sentences, [B, L], for documents of genres that training did not have.
 
-    With p_i sentences of prose before sentence i and n in the document, it is
+    With p_i sentences of prose before sentence i and n in the document (beyond 30, its lead counts less), it is
 
         cos(e_i, topic) - strength log(1 + p_i) min(1, 30 / n).
 

@@ -52,7 +52,7 @@ class LightExtractor:
         )  # fmt: skip
         state = read_exported(folder / EXPORTED)["state_dict"]
         weights = {name.removeprefix("network."): value for name, value in state.items()}
-        self.network.load_state_dict(weights, strict=False)  # a frozen encoder may not be among them
+        self.network.load_state_dict(weights, strict=False)  # `weights` may lack a frozen encoder
         self.network.eval()
 
     @torch.inference_mode()
@@ -77,6 +77,6 @@ class LightExtractor:
         relations = None
         if selection.selector != "top_k":
             pairs = pairs_with_common_ngram([tokenize(sentence) for sentence in sentences_read])
-            # trigram blocking reads the pairs alone, so that scores may stand for the similarities
+            # trigram blocking reads only the pairs; `scores` fill the two fields of similarities
             relations = Relations(scores, scores, pair_mask([pairs], len(sentences_read)))
         return extract([name], [[]], [sentences_read], scores, candidates, relations, selection)[0]  # no references

@@ -71,14 +71,14 @@ class MatchSum(EncoderSummarizer):
             raise ValueError(f"model.margin {margin}, temperature {temperature}, scale {scale}: they must be positive")
         self.loss, self.margin, self.temperature, self.scale = loss, margin, temperature, scale
         self.proposal_weight, self.order = proposal_weight, order
-        self.reader = self.make_reader(encoder, dropout, optimizer, segments=1)  # texts have no segments
+        self.reader = self.make_reader(encoder, dropout, optimizer, segments=1)  # texts are one segment
         self.pooler = Pooler(pooling, self.reader.size)
 
     def check_data(self, data: Any) -> None:
-        """Check that a DataModule produces batches of this model, in pieces that are not too long for the encoder."""
+        """Check that a DataModule makes batches of this model, and that its encoder can read rows of `piece` tokens."""
         super().check_data(data)
         limit = self.reader.max_tokens
-        piece = getattr(data, "piece", 0)  # a foreign DataModule has none
+        piece = getattr(data, "piece", 0)  # 0 for a DataModule without pieces
         if limit is not None and piece + 2 > limit:
             raise UserError(
                 f"data.piece is {piece}, but with a start and an end symbol the encoder reads at most {limit} tokens; "
@@ -99,7 +99,7 @@ class MatchSum(EncoderSummarizer):
         heads[:, 0] = True
         pooled = self.pooler(states, torch.where(mask, 0, -1), heads, 1).squeeze(1)  # group 0; -1: none; [N, H]
         sums = pooled.new_zeros(count, pooled.shape[1]).index_add(0, text, pooled)           # [count, H]
-        row_counts = pooled.new_zeros(count).index_add(0, text, pooled.new_ones(len(text)))  # 0 for unused indices
+        row_counts = pooled.new_zeros(count).index_add(0, text, pooled.new_ones(len(text)))  # 0 beyond the last text
         return sums / row_counts.clamp_min(1).unsqueeze(1)
 
     def match(self, batch: MatchSumBatch) -> tuple[Tensor, Tensor]:
@@ -129,10 +129,10 @@ class MatchSum(EncoderSummarizer):
         return {"candidates": ranking.mean(), "gold": gold_term.mean()}
 
     def summarize(self, batch: MatchSumBatch) -> list[ExtractiveSummary]:
-        """Return the best candidate of each document; a sentence has the score of the best candidate with it, or 0."""
+        """Return the best candidate of each document; a sentence has the score of its best candidate, or 0."""
         with evaluating(self):
             scores = self.match(batch)[0]                                                    # [B, C]
-            scores = scores + self.proposal_weight * batch.prior.to(scores)  # mean score of the sentences
+            scores = scores + self.proposal_weight * batch.prior.to(scores)  # mean of proposed scores
             best = scores.masked_fill(~batch.mask, float("-inf")).argmax(1).tolist()
         summaries = []
         for number, (best_candidate, candidate_scores) in enumerate(zip(best, scores.tolist())):  # padding last
@@ -152,7 +152,7 @@ class MatchSum(EncoderSummarizer):
 def margin_loss(scores: Tensor, gains: Tensor, mask: Tensor, margin: float) -> Tensor:
     """Return the sum over rank gaps i >= 1 of the mean over j of max(0, s_{j+i} - s_j + i margin), [B].
 
-    Candidates are ranked by descending gain; ties keep their order. It is 0 for fewer than two candidates. Scores s and
+    Candidates are ranked by descending gain; ties keep their order. The loss is 0 for fewer than two. Scores s and
     gains are [B, C], and so is the mask, which is True at candidates.
     """
     order = gains.masked_fill(~mask, float("-inf")).argsort(dim=1, descending=True, stable=True)
@@ -160,6 +160,6 @@ def margin_loss(scores: Tensor, gains: Tensor, mask: Tensor, margin: float) -> T
     positions = torch.arange(scores.shape[1], device=scores.device)
     gap = positions.unsqueeze(0) - positions.unsqueeze(1)                                    # i at [j, j + i], [C, C]
     pairs = is_candidate.unsqueeze(1) & is_candidate.unsqueeze(2) & (gap > 0)                # [B, C, C]
-    excess = (ranked.unsqueeze(1) - ranked.unsqueeze(2) + margin * gap).clamp_min(0)
+    excess = (ranked.unsqueeze(1) - ranked.unsqueeze(2) + margin * gap).clamp_min(0)  # s_{j+i} - s_j + i margin
     count = (mask.sum(1)[:, None, None] - gap).clamp_min(1)                                  # number of j with this gap
     return (excess / count).masked_fill(~pairs, 0).sum((1, 2))

@@ -39,7 +39,7 @@ class Pooler(nn.Module):
             index = group.unsqueeze(-1).expand_as(states)
             empty = states.new_zeros(B, groups + 1, H)
             return empty.scatter_reduce(1, index, states, "amax", include_self=False)[:, :groups]
-        weights = states.new_ones(group.shape)                                       # a times its denominator, [B, T]
+        weights = states.new_ones(group.shape)                                       # a before normalization, [B, T]
         if self.query is not None:
             energy = (states @ self.query * H**-0.5).to(states.dtype)                # [B, T]
             maxima = energy.new_zeros(B, groups + 1)

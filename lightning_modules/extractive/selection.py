@@ -70,7 +70,7 @@ def angular_distance(cosine: Tensor) -> Tensor:
 
 
 def shared_path(similarity: Tensor, to_document: Tensor) -> Tensor:
-    """Return the fraction of the path from the document to one sentence that also leads to the other, [B, L, L].
+    """Return which share of the shorter of the paths from the document to sentences i and j is common, [B, L, L].
 
     With d the angular distance, r_i = d(i, document) and the Gromov product (i|j) = (r_i + r_j - d(i, j)) / 2,
 
@@ -90,8 +90,8 @@ def shared_path(similarity: Tensor, to_document: Tensor) -> Tensor:
 
 def chosen_sentences(
     documents: Sequence[Sequence[str]],
-    scores: Tensor,
-    mask: Tensor,
+    scores: Tensor,  # [B, L]
+    mask: Tensor,  # True at sentences that may be selected, [B, L]
     relations: Relations | None,  # None for `top_k`
     options: SelectionOptions,
 ) -> list[list[int]]:
@@ -154,7 +154,7 @@ def select(
 def _limit(
     scores: Tensor, mask: Tensor, options: SelectionOptions, words: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
-    """Return which sentences by themselves are within limits, [B, L], and budgets of words, [B]; None for no budget."""
+    """Return which sentences alone keep limits, [B, L], and budgets of words, [B] or None; `words`: counts, [B, L]."""
     allowed, budget = mask.clone(), None
     if options.min_score:
         allowed &= scores >= options.min_score
@@ -168,7 +168,7 @@ def _limit(
 
 
 def _overlap(relations: Relations | None, options: SelectionOptions) -> Tensor | None:
-    """Return the relation of pairs of sentences that the selector avoids, [B, L, L]; None for `top_k`."""
+    """Return the overlap of two sentences that the selector avoids, [B, L, L], bool for trigrams; None for `top_k`."""
     if options.selector == "top_k":
         return None
     if options.selector == "trigram_blocking":
