@@ -106,7 +106,7 @@ def _check_calls(stream: BinaryIO, pickles: int) -> None:
     `torch.load` allows `bytearray`, which makes a buffer of any size, and `encode`, which may grow a text repeatedly.
     """
     functions, texts = set(), set()
-    for _ in range(pickles):
+    for _ in range(pickles):  # torch before 1.6 wrote several in a row
         for operation, argument, _ in pickletools.genops(stream):
             if operation.name == "GLOBAL":  # the only opcode for functions that `torch.load` accepts
                 functions.add(argument.split()[-1])  # the argument is "module name"

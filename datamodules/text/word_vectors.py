@@ -44,7 +44,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
             for number, raw in enumerate(stream, 1):
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip()  # without a byte order mark
-                is_header = number == 1 and len(line.split(" ")) == 2 and line.replace(" ", "").isdigit()
+                is_header = number == 1 and len(line.split(" ")) == 2 and line.replace(" ", "").isdigit()  # "N D"
                 if line and not is_header:
                     yield number, line
     except UnicodeDecodeError:

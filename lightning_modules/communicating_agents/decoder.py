@@ -83,7 +83,7 @@ class AgentsDecoder(nn.Module):
         """Attend to words, then agents, from states s_t [B, N, H] with embedded input words y_t [B, N, E]."""
         M = memory.agents.shape[1]
         query = states.unsqueeze(1).expand(-1, M, -1, -1).flatten(0, 1)                          # [B M, N, H]
-        # word attention l_a within each agent, and c_a; the agents are rows of one batch, [B M, ...]
+        # word attention l_a within each agent (`projected` is W_5 h), and c_a; agents are rows of one batch, [B M, ...]
         words = self.words(query, memory.projected.flatten(0, 1), memory.tokens.flatten(0, 1), coverage=None)
         contexts = torch.bmm(words.to(memory.states.dtype), memory.states.flatten(0, 1))         # [B M, N, H]
         words = words.unflatten(0, (-1, M))                                                      # [B, M, N, I words]

@@ -8,8 +8,8 @@ from lightning_modules.decoding.options import DecodingOptions
 def length_limits(config: GenerationConfig, first_symbols: int = 1) -> tuple[int, int | None]:
     """Return the minimum and maximum number of generated tokens, the maximum None if the config has no limit.
 
-    Unlike `min_new_tokens` and `max_new_tokens`, the config's `min_length` and `max_length` count the symbols that the
-    decoder reads first; there are `first_symbols` of them.
+    `min_length` and `max_length` of the config count the `first_symbols`, which the decoder reads before it generates;
+    `min_new_tokens` and `max_new_tokens`, which have precedence, do not.
     """
     minimum = config.min_new_tokens or max(0, (config.min_length or 0) - first_symbols)
     maximum = config.max_length - first_symbols if config.max_length else None
@@ -19,7 +19,7 @@ def length_limits(config: GenerationConfig, first_symbols: int = 1) -> tuple[int
 def decoding_options(config: GenerationConfig, first_symbols: int = 1) -> DecodingOptions:
     """Return the config's settings that `DecodingOptions` has, too; arguments as of `length_limits`."""
     minimum, maximum = length_limits(config, first_symbols)
-    maximum = max(2, 129 - first_symbols if maximum is None else maximum)  # by default 129 with first symbols
+    maximum = max(2, 129 - first_symbols if maximum is None else maximum)  # no limit: 129 with the first symbols
     return DecodingOptions(
         beam_size=config.num_beams or 1, min_length=min(minimum, maximum - 1), max_length=maximum,
         alpha=1.0 if config.length_penalty is None else config.length_penalty,

@@ -196,7 +196,7 @@ def node_marginals(potentials: Potentials, marginals: list[WidthMarginals], min_
     if not by_width:  # documents of one EDU have no node
         none = potentials.spans.new_empty(0, dtype=torch.long)
         return SplitPosterior(none, none, none, none, probability=potentials.spans.new_empty(0))
-    return SplitPosterior(*(torch.cat(column) for column in zip(*by_width)))
+    return SplitPosterior(*(torch.cat(column) for column in zip(*by_width)))  # joined, field by field
 
 
 def best_trees(potentials: Potentials, sizes: Tensor) -> list[Tensor]:

@@ -93,7 +93,7 @@ class IsaNLPParser(LightningModule):
 
 def _flatten(root: Any) -> tuple[list[Any], list[tuple[int, int, int, Any]]]:
     """Return the leaves of a tree, and (first leaf, last leaf of left child, last leaf, unit) of inner units."""
-    leaves: list[Any] = []
+    leaves: list[Any] = []  # units, that is, nodes of the package's tree
     nodes: list[tuple[int, int, int, Any]] = []
     starts: dict[int, int] = {}  # index of the first leaf of each unit, by `id(unit)`
     splits: dict[int, int] = {}  # index of the last leaf of the left child

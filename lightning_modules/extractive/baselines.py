@@ -54,7 +54,7 @@ def lexrank(
     Inverse document frequencies are computed from the sentences of the document, not from a corpus as in the paper.
 
     Args:
-        threshold: cosine above which two sentences are linked; None weights links by the cosine (continuous LexRank).
+        threshold: cosine above which sentences are linked, each also to itself; None: cosines as weights (continuous LexRank).
         damping: probability of following a link; the paper's d is 1 - damping = 0.15.
     """
     similarity = cosines(tf_idf(stem_counts(document.sentences, language)))

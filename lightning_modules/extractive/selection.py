@@ -20,7 +20,7 @@ class SelectionOptions:
         selector: `top_k`, `trigram_blocking`, `mmr` or `triangle`.
         k: maximum number of sentences of a summary; a large one leaves the limit to the budgets.
         mmr_form: `penalty`, s_i - lambda max sim; or `classic`, lambda s_i - (1 - lambda) max sim.
-        trade_off: lambda of `mmr` and `triangle`.
+        trade_off: lambda of `mmr` and `triangle`; at most 1 in `classic`, where 1 - lambda is a weight, too.
         order: order of the sentences: as in the `document`, or by `score`, as they were selected.
         words: maximum number of words of a summary, separated by whitespace; 0 for no limit.
         ratio: maximum number of words, as a share of the words that the model reads of the document (the compression
