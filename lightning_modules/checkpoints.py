@@ -120,7 +120,7 @@ def _check_calls(stream: BinaryIO, pickles: int) -> None:
 def read_checkpoint(path: Path, verify: bool = True) -> dict[str, Any]:
     """Return the content of a checkpoint, or of an exported model, without executing code.
 
-    `verify` reads all weights (checksums, finite values), a second per gigabyte; else a checkpoint's on first use.
+    `verify` reads and checks all weights, a second per gigabyte; without it a checkpoint's are read on first use.
 
     Raises:
         UserError: if it is not a checkpoint, is damaged, has a value of another type than `precis fit` writes, or has
@@ -139,7 +139,7 @@ def _load(path: Path, verify: bool) -> dict[str, Any]:
     try:
         content = load_pickled(path, mmap=True)  # weights are read when they are used
     except pickle.UnpicklingError as error:
-        reason = str(error).strip().split("\n")[0]
+        reason = str(error).strip().split("\n")[0]  # without the advice of torch that follows
         raise UserError(f"{path}: a broken checkpoint ({reason}); give another one of the run") from None
     if not isinstance(content, dict) or "state_dict" not in content:
         raise UserError(f"{path}: not a checkpoint of `precis fit`; give one from a run's checkpoints folder")
@@ -156,7 +156,7 @@ def _check_values(path: Path, content: Mapping[str, Any]) -> None:
 def write_exported(path: Path, weights: Mapping[str, Tensor], described: Mapping[str, Any], bits: int = 32) -> None:
     """Write weights as safetensors, with the plain values `described` as JSON in the header.
 
-    Tensors that share memory, as tied embeddings, are written once. With 8 bits matrices are `quantized`, with scales.
+    Tensors that share memory, like tied embeddings, are written once. With 8 bits matrices are `quantized`, with scale.
     """
     first_names: dict[tuple, str] = {}  # name under which each storage is written
     tensors, tied = {}, {}

@@ -96,7 +96,7 @@ class CopyingSummarizer(Summarizer):
     def _permitted_log_probs(
         self, batch: Batch, outputs: CopyOutputs, samples: Samples, options: DecodingOptions
     ) -> Tensor:
-        """Compute `log_probs` without P of all words; options forbid tokens by position alone, not by sample."""
+        """Compute `log_probs` without P of all words, for options that forbid tokens by position only."""
         tokens, always_forbidden = samples.tokens, forbidden_tokens(options)
         steps = torch.arange(tokens.shape[-1], device=tokens.device)
         in_sample = steps < samples.lengths.unsqueeze(-1)                            # [B, K, T]

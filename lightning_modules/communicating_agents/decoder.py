@@ -110,7 +110,7 @@ class AgentsDecoder(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return the logit of p [B, N], and the weight of each agent in the copy distribution, [B, M, N].
 
-        `contexts`: c_a, [B, M, N, H]; `context`: c*, [B, N, H]; `log_agents`: log g, [B, M, N]. Logs avoid log 0.
+        `contexts`: c_a, [B, M, N, H]; `context`: c*, [B, N, H]; `log_agents`: log g, [B, M, N]. Gates may saturate.
         """
         step = (self.pointer_state(states) + self.pointer_word(embedded)).squeeze(-1)            # [B, N]
         if not self.multi_agent_pointer:

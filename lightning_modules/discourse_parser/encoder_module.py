@@ -62,7 +62,7 @@ class EncoderModule(LightningModule):
         return cls(TokenEncoderOptions(**encoder_options), **settings)
 
     def setup(self, stage: str) -> None:
-        """Load weights of the small encoder from the folder `start_from`, before training, unless it is resumed."""
+        """Load weights of the small encoder from the folder `start_from`, before training that is not resumed."""
         is_resumed = getattr(trainer_of(self), "ckpt_path", None) is not None  # False without a trainer
         if stage != "fit" or self.start_from is None or is_resumed:
             return
@@ -156,7 +156,7 @@ class EncoderModule(LightningModule):
 
 
 def batches_of_similar_size(sizes: Sequence[int], max_total: int) -> Iterator[list[int]]:
-    """Yield batches of indices, largest items first: at most `max_total` after padding, or one item that is larger."""
+    """Yield batches of indices, largest items first, of at most `max_total` in all, with padding, or one item."""
     order = sorted(range(len(sizes)), key=lambda index: -sizes[index])
     start = 0
     while start < len(order):

@@ -123,7 +123,7 @@ def locate_edus(texts: list[str], request: ParseRequest) -> list[tuple[int, int]
         expected = "".join(request.text[position] for position in positions[index : index + len(chars)])
         if chars != expected or not chars:
             raise UserError(f"document {request.id!r}: isanlp_rst's EDU {text[:40]!r} is not the text at its place")
-        edus.append((positions[index], positions[index + len(chars) - 1] + 1))
+        edus.append((positions[index], positions[index + len(chars) - 1] + 1))  # end exclusive
         index += len(chars)
     if index != len(positions):
         raise UserError(f"document {request.id!r}: isanlp_rst left out {request.text[positions[index] :][:40]!r}")

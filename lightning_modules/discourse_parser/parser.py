@@ -162,7 +162,7 @@ class DiscourseParser(EncoderModule):
     @torch.no_grad()
     def charts(self, batch: ParserBatch, vectors: Tensor, with_nodes: bool = True) -> list[list[ParsedChart]]:
         """Return the charts of each text from EDU vectors [B, E, D]: one, or one per chunk and one over the chunks."""
-        edus = zip(batch.sentence.cpu(), batch.paragraph.cpu(), batch.sizes.tolist())  # one tuple per text
+        edus = zip(batch.sentence.cpu(), batch.paragraph.cpu(), batch.sizes.tolist())  # arguments of `chunk_bounds`
         chunks = [discourse_charts.chunk_bounds(*edus_of_text, self.cap) for edus_of_text in edus]
         # nodes below `min_prob` are approximated with `side`, but left out with `nucleus`: it needs a lower threshold
         min_prob = self.min_prob if self.rows == "side" else min(self.min_prob, _NUCLEUS_MIN_PROB)
@@ -182,7 +182,7 @@ class DiscourseParser(EncoderModule):
             token_vectors = self._encode(self.encoder, tensors.tokens.split(tensors.token_counts))
         parses = []
         for request, spans, charts in zip(batch, edus, self.charts(tensors, self.vectors(tensors, token_vectors))):
-            tree = discourse_charts.document_tree(charts, self.reader.classes)  # see `document_tree`, [E - 1, 5]
+            tree = discourse_charts.document_tree(charts, self.reader.classes)  # nodes in EDUs, [E - 1, 5]
             half_width = min(self.band, len(spans) - 1)  # no two EDUs are farther apart
             ldd, gamma = document_ldd(charts, self.reader.classes, half_width, self.rows)  # see `DocumentLDD`
             parses.append(DiscourseParse.of(request, spans, self.relations, tree, ldd, self.rows, gamma))

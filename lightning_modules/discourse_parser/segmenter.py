@@ -122,7 +122,7 @@ class EduSegmenter(EncoderModule):
         None unless both have equal encoder weights and windows, and the segmenter has all layers of the parser.
         """
         tuned_by = self.settings["tuned_by"]  # parser that trained the encoder; None: pretrained weights
-        equal_weights = parser.has_fixed_encoder if tuned_by is None else tuned_by == parser.source  # its folder
+        equal_weights = parser.has_fixed_encoder if tuned_by is None else tuned_by == parser.source  # `load` sets it
         equal_options = all(parser.settings[name] == self.settings[name] for name in ("encoder", "window"))
         layers, parser_layers = self.settings["layers"], parser.settings["layers"]
         if not (self.has_fixed_encoder and equal_weights and equal_options and set(parser_layers) <= set(layers)):
@@ -134,7 +134,7 @@ class EduSegmenter(EncoderModule):
         """Return the tag of every word, [N], from word vectors [N, D], in batches of sentences, which bounds memory."""
         words = self.network.words(vectors, batch.layout)                                    # [N, projection + layout]
         tags = torch.zeros(len(words), dtype=torch.long, device=words.device)
-        for sentences in batches_of_similar_size(batch.lengths.tolist(), _CELLS):  # at most `_CELLS` words
+        for sentences in batches_of_similar_size(batch.lengths.tolist(), _CELLS):  # words, with padding
             lengths = batch.lengths[sentences]                                               # of C sentences, [C]
             rows = batch.rows[sentences, : int(lengths.max())]  # indices of words, [C, T]
             mask = (torch.arange(rows.shape[1]) < lengths[:, None]).to(words.device)

@@ -32,7 +32,7 @@ def random_k(document: Document, k: int = 3, seed: int = 0) -> list[int]:
 def oracle(document: Document, k: int | None = None, stem: bool | str = True, language: str = "en") -> list[int]:
     """Return the greedy extractive oracle, which adds the sentence that raises ROUGE-1 F + ROUGE-2 F most.
 
-    It stops when no sentence raises the score, see `greedy_oracle`, or at k sentences. `stem` is as in `rouge_scores`.
+    It stops at k sentences, or when none raises the score, see `greedy_oracle`; `stem`: True, "perl" or False.
     """
     if not document.references:
         raise ValueError(f"document {document.id}: the oracle needs a reference")
@@ -54,11 +54,11 @@ def lexrank(
     Inverse document frequencies are computed from the sentences of the document, not from a corpus as in the paper.
 
     Args:
-        threshold: cosine above which sentences are linked, each also to itself; None: cosines as weights (continuous LexRank).
+        threshold: cosine above which two sentences are linked; None weights links by the cosine (continuous LexRank).
         damping: probability of following a link; the paper's d is 1 - damping = 0.15.
     """
     similarity = cosines(tf_idf(stem_counts(document.sentences, language)))
-    links = similarity if threshold is None else (similarity > threshold) * 1.0
+    links = similarity if threshold is None else (similarity > threshold) * 1.0  # also of a sentence to itself
     return _highest(pagerank(links, damping), k)
 
 

@@ -195,7 +195,7 @@ class BertSum(EncoderSummarizer):
         return extract(*documents, scores, batch.candidates, relations, self.selection)
 
     def sentence_attention(self, batch: ExtractiveBatch) -> list[np.ndarray]:
-        """Return each document's attention [L, L], mean over heads of the first member's last layer; [] without one."""
+        """Return documents' attentions [L, L], mean over heads of the first member's last layer; [] without layers."""
         with evaluating(self):
             weights = self.network.attention(self.score(batch).vectors, batch.mask, batch.layout)
         if weights is None:

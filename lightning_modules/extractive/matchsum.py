@@ -152,7 +152,7 @@ class MatchSum(EncoderSummarizer):
 def margin_loss(scores: Tensor, gains: Tensor, mask: Tensor, margin: float) -> Tensor:
     """Return the sum over rank gaps i >= 1 of the mean over j of max(0, s_{j+i} - s_j + i margin), [B].
 
-    Candidates are ranked by descending gain; ties keep their order. The loss is 0 for fewer than two. Scores s and
+    Candidates are ranked by descending gain; ties keep their order. Fewer than two give 0. Scores s and
     gains are [B, C], and so is the mask, which is True at candidates.
     """
     order = gains.masked_fill(~mask, float("-inf")).argsort(dim=1, descending=True, stable=True)

@@ -74,8 +74,8 @@ def centrality(sentences: Tensor, mask: Tensor) -> Tensor:
 class SentenceScorer(nn.Module):
     """Logits of sentences, for a sigmoid.
 
-    `classifier`: w e_i + b. The others are a c_i + b with a learned slope and offset, which keep the ranking while a is
-    positive: `document_cosine` with c_i = cos(e_i, D); `centrality` with the mean cosine with other sentences.
+    `classifier`: w e_i + b. The others are a c_i + b with learned a and b, which keep the ranking while a is positive:
+    `document_cosine` with c_i = cos(e_i, D), `centrality` with the mean of cos(e_i, e_j); e: sentences, D: document.
     """
 
     def __init__(self, kind: Scoring, size: int) -> None:
