@@ -143,7 +143,7 @@ def read_all(paths: Sequence[Path], split: str | None = None, language: str = "e
     """
     labeled_runs = {path: _runs_in(path) for path in paths}  # (run, label in its sweep) by the path that names them
     folders = [run for entries in labeled_runs.values() for run, _ in entries if run.is_dir()]
-    split = split or _shared_split(folders)
+    split = split or _shared_split(folders)  # of all run folders; "test" for files alone
     runs: dict[Path, RunRecord] = {}
     for path, entries in labeled_runs.items():
         # A run that is named by itself (`run == path`) must have predictions; without them, `_read_run` fails.

@@ -65,7 +65,7 @@ def _show_ranking(scores: list[dict[str, Any]], title: str, console: Console) ->
     for score in scores:
         means.setdefault(score["system"], {})[score["measure"]] = score["mean"]
     measures = list(dict.fromkeys(score["measure"] for score in scores))
-    table = _table(title, "system", *measures[:_MAX_COLUMNS])
+    table = _table(title, "system", *measures[:_MAX_COLUMNS])  # as many as fit a terminal
 
     def rank(system: str) -> float:
         mean = means[system][measures[0]]

@@ -78,7 +78,7 @@ def runs_of(system: str) -> dict[int, Path]:
         if seed in runs:
             raise UserError(f"{system}: {runs[seed].name} and {folder.name} have the same seed; name one of them")
         runs[seed] = folder
-    return dict(sorted(runs.items()))  # by seed, since runs of two systems are paired in this order
+    return dict(sorted(runs.items()))  # by seed, the order in which `compare` pairs the runs of two systems
 
 
 def compare(systems: Sequence[Sequence[dict[str, float]]], names: Sequence[str]) -> list[str]:

@@ -102,7 +102,7 @@ def read_document(row: Row, where: str, names: FieldNames, language: Language) -
     if row.get(name) is None:
         return None
     value = _checked_value(row, where, name, flag="document", kind=_TEXTS, fits=_are_texts)
-    parts = [value] if isinstance(value, str) else value
+    parts = [value] if isinstance(value, str) else value  # a list: parts of the document, or its sources
     sentences = [sentence for part in parts for sentence in source_sentences(part, language)]
     if not sentences:
         raise bad_record(where, "the document is empty", "give it text, or leave the record out")

@@ -219,7 +219,7 @@ def discourse_sections(model: RSTformer, data: SummarizationData, document: Docu
     shares = [[parse.relations[index], f"{100 * share[index]:.0f} %"] for index in order if share[index] > 0]
     parts.append(MACROS.table("relations of the document, share of the distribution", ["relation", "share"], shares))
     heads = []
-    for layer in range(len(model.network.injections)):  # one for each layer, or one that all share
+    for layer in range(len(model.network.injections)):  # modules that add the parse: one for each layer, or one for all
         for head, names in enumerate(relations_of(model, layer, parse.relations)):  # joined by commas
             heads.append([str(layer + 1), str(head + 1), ", ".join(names.split(", ")[:_RELATIONS])])
     if heads:

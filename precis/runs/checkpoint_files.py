@@ -115,8 +115,8 @@ def resumable(run: Path, write: bool = True) -> Path:
 def adapt_best_models(trainer: Trainer, checkpoint: dict[str, Any]) -> None:
     """Update the paths of best models in a checkpoint to their present location, before callbacks read it.
 
-    Lightning would forget best scores if the folder was moved or copied, and keep them if their files are missing. Here
-    a moved run keeps them; if a file is missing or damaged, the next validation writes a best model again.
+    Lightning would forget best scores if the folder was moved or copied, and keep them without the files of the models.
+    Here a moved run keeps them; if a file is missing or damaged, the next validation writes a best model again.
     """
     states = checkpoint.get("callbacks", {})
     for callback in trainer.checkpoint_callbacks:

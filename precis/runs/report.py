@@ -25,7 +25,7 @@ def print_report(folder: Path, path: Path, split: str, examples: int, language: 
     """Print scores of first sentences (lead-1) and of a run's predictions (`path`), and evenly spaced examples."""
     records = read_rows(path)
     documents = {row["id"]: as_document(row) for row in run_documents(folder, split, language)}
-    language = language or read_config(folder)["data"]["init_args"].get("language", "en")
+    language = language or read_config(folder)["data"]["init_args"].get("language", "en")  # by default the run's
     missing = [record["id"] for record in records if record["id"] not in documents]
     if missing:
         raise UserError(f"{path}: {missing[0]!r} is not in the {split} split; pass --split")

@@ -118,7 +118,7 @@ class WandbRecord(Callback):
         writer = next((callback for callback in trainer.callbacks if isinstance(callback, PredictionWriter)), None)
         if writer is None:  # the model does not summarize
             return
-        for run in self._wandb_runs(trainer):
+        for run in self._wandb_runs(trainer):  # of each W&B logger; none on ranks other than 0
             signatures = self._signatures(pl_module)
             run.summary.update({f"signature/{name}": signature for name, signature in signatures.items()})
             columns, cells = table_of_predictions(writer.path, MAX_TABLE_ROWS)

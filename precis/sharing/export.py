@@ -102,7 +102,7 @@ def _export_other_models(loaded: Run, config: dict[str, Any], folder: Path) -> N
     if isinstance(scorer, dict) and (scorer.get("init_args") or {}).get("run"):
         (folder / "scorer").mkdir()
         write_export(Path(scorer["init_args"]["run"]), folder / "scorer")
-        data["scorer"]["init_args"]["run"] = f"{IN_FOLDER}/scorer"
+        data["scorer"]["init_args"]["run"] = f"{IN_FOLDER}/scorer"  # IN_FOLDER: the export's folder, on loading
     parser = original.get("parser")
     if isinstance(parser, str) and Path(parser).exists():  # a trained parser, not one of `PARSERS`
         from precis.config.parsers import load_parser
