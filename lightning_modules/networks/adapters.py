@@ -14,8 +14,8 @@ QUERIES_AND_VALUES = r".*\.(q_proj|v_proj|q|v|query|value)"
 def insert_adapters(model: nn.Module, rank: int, alpha: float, targets: str = QUERIES_AND_VALUES) -> None:
     """Freeze a model and insert adapters in place: h = W x + (alpha / rank) W_up W_down x, W_up initially zero.
 
-    `targets` is a regular expression for the names of linear layers. A `ValueError` if the rank or alpha is not
-    positive, or `peft` is not installed.
+    `targets` is a regular expression for the names of linear layers, by default queries and values. Inputs of adapters
+    have dropout 0.1. A `ValueError` if the rank or alpha is not positive, or `peft` is not installed.
     """
     if rank < 1 or alpha <= 0:
         raise ValueError(f"rank and alpha of adapters must be above 0, got {rank} and {alpha}")
@@ -31,14 +31,14 @@ def insert_adapters(model: nn.Module, rank: int, alpha: float, targets: str = QU
 
 def merged(model: nn.Module) -> nn.Module:
     """Return a copy of a model with adapters added to the weights that they change; the model itself if it has none."""
-    names = [name for name, layer in model.named_modules() if hasattr(layer, "lora_A")]
+    names = [name for name, layer in model.named_modules() if hasattr(layer, "lora_A")]  # of layers with an adapter
     if not names:
         return model
     model = copy.deepcopy(model)
     for name in names:
         layer = model.get_submodule(name)
         layer.merge()
-        model.set_submodule(name, layer.get_base_layer())
+        model.set_submodule(name, layer.get_base_layer())  # the linear layer, without the adapter around it
     return model
 
 

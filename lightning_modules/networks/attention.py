@@ -11,13 +11,16 @@ PART_ELEMENTS = {"cpu": 2**17, "cuda": 2**28}
 
 
 class _AdditiveEnergy(torch.autograd.Function):
-    """Energies v^T tanh(projected + query + coverage w_c); the tanh layer, [B, K, S, A], is recomputed, not stored."""
+    """Energies v^T tanh(projected + query + coverage w_c); the tanh layer, [B, K, S, A], is recomputed, not stored.
+
+    Shapes: projected [B, S, A], query [B, K, A], coverage [B, K, S] or None, w_c and v [A] -> energies [B, K, S].
+    """
 
     @staticmethod
     def activation(
         projected: Tensor, query: Tensor, coverage: Tensor | None, w_c: Tensor, out: Tensor | None = None
     ) -> Tensor:
-        """Return tanh(x), or sigmoid(2x) if faster (`_by_sigmoid`), at x = projected + query + coverage w_c, in `out`.
+        """Return tanh(x), or sigmoid(2x) where faster (on CPUs), at x = projected + query + coverage w_c, in `out`.
 
         [b, S, A], [b, k, A], [b, k, S], [A] -> [b, k, S, A].
         """
@@ -39,10 +42,10 @@ class _AdditiveEnergy(torch.autograd.Function):
     def forward(ctx, projected: Tensor, query: Tensor, coverage: Tensor | None, w_c: Tensor, v: Tensor) -> Tensor:
         ctx.save_for_backward(projected, query, *([] if coverage is None else [coverage]), w_c, v)
         energy, v = query.new_empty(*query.shape[:2], projected.shape[1]), v.to(query.dtype)
-        buffer = None  # of the tanh layer of projected [B, S, A], query [B, K, A], coverage [B, K, S]; parts share it
+        buffer = None  # tanh layer of a part, [b, k, S, A], whose memory the next part uses
         for b, k in _parts(projected, query):  # slices of documents and of summaries, which bound the buffer's size
             part_coverage = None if coverage is None else coverage[b, k]
-            if buffer is not None and buffer.shape[:2] != query[b, k].shape[:2]:
+            if buffer is not None and buffer.shape[:2] != query[b, k].shape[:2]:  # the last part may be smaller
                 buffer = None
             buffer = _AdditiveEnergy.activation(projected[b], query[b, k], part_coverage, w_c, buffer)
             energy[b, k] = buffer @ v
@@ -58,10 +61,10 @@ class _AdditiveEnergy(torch.autograd.Function):
         grad, v = grad.to(query.dtype), v.to(query.dtype)
         grad_coverage = None if coverage is None else torch.empty_like(coverage)
         grad_w_c = None if coverage is None else torch.zeros_like(w_c)
-        one = query.new_ones(())  # `addcmul` takes a tensor
+        one = query.new_ones(())  # 1 as a tensor, which `addcmul` takes
         for b, k in _parts(projected, query):
             part_coverage = None if coverage is None else coverage[b, k]
-            inner = _AdditiveEnergy.hidden(projected[b], query[b, k], part_coverage, w_c)  # [b, k, S, A]
+            inner = _AdditiveEnergy.hidden(projected[b], query[b, k], part_coverage, w_c)  # tanh layer, [b, k, S, A]
             grad_v += torch.mv(inner.flatten(0, 2).T, grad[b, k].flatten())
             # d tanh = 1 - tanh^2, times the gradient; the factor v is applied after the sums, to smaller tensors
             torch.addcmul(one, inner, inner, value=-1, out=inner).mul_(grad[b, k].unsqueeze(-1))
@@ -82,10 +85,10 @@ def _by_sigmoid(query: Tensor) -> bool:
 def _parts(projected: Tensor, query: Tensor) -> list[tuple[slice, slice]]:
     """Cut [B, K] into slices of documents and of their summaries, with tanh layers [b, k, S, A] up to `PART_ELEMENTS`.
 
-    A slice has whole documents if the layer of one fits, else some of its summaries, but at least one.
+    Projected is [B, S, A], the query [B, K, A]. A slice has whole documents if one fits, else at least one summary.
     """
     B, K, A = query.shape
-    max_elements = PART_ELEMENTS.get(query.device.type, PART_ELEMENTS["cuda"])
+    max_elements = PART_ELEMENTS.get(query.device.type, PART_ELEMENTS["cuda"])  # other devices as CUDA
     max_summaries = max_elements // max(1, projected.shape[1] * A)  # S may be 0
     documents = max(1, min(B, max_summaries // K))
     summaries = max(1, min(K, max_summaries))
@@ -96,7 +99,7 @@ def _parts(projected: Tensor, query: Tensor) -> list[tuple[slice, slice]]:
 class CoverageAttention(nn.Module):
     """Additive (Bahdanau) attention with coverage.
 
-    Equations 1, 2 and 11 of See et al. 2017 (arXiv 1704.04368):
+    Equations 1, 2 and 11 of See et al. 2017 (arXiv 1704.04368), of encoder states h_i, decoder state d, coverage c_i:
 
         e_i = v^T tanh(W_h h_i + W_s d + b + w_c c_i),    a = softmax(e)
 
@@ -125,7 +128,7 @@ class CoverageAttention(nn.Module):
             coverage: sum of the weights of all previous steps, [B, K, S]; None for a layer without coverage.
             gate: 1 to use coverage, 0 to ignore it (w_c then gets a zero gradient).
         """
-        query = self.query(query)                                                    # [B, K, A]
+        query = self.query(query)                                                    # [B, K, A], A = `hidden_size`
         if self.coverage is None or gate == 0:
             gated, w_c = None, self.score  # any tensor in place of w_c, which is not read
         else:

@@ -124,7 +124,7 @@ def all_log_probs(output: nn.Linear, words: int, outputs: CopyOutputs, source: T
     if outputs.gate is None:
         return vocabulary
     vocabulary = pad(vocabulary, (0, size - vocabulary.shape[-1]), value=float("-inf"))          # [..., size]
-    source = source.expand(outputs.attention.shape)
+    source = source.expand(outputs.attention.shape)  # [..., S]
     copied = torch.zeros_like(vocabulary).scatter_add(-1, source, outputs.attention)
     absent = vocabulary.isneginf() & (copied == 0)  # P = 0: words of other documents; `mix_log_probs` clamps log 0
     return mix_log_probs(vocabulary, copied, outputs.gate.unsqueeze(-1)).masked_fill(absent, float("-inf"))
@@ -144,10 +144,11 @@ def first_positions(source: Tensor) -> Tensor:
 class PermittedMixture(NamedTuple):
     """Distribution of the next token over the extended vocabulary, renormalized over permitted tokens.
 
-    P(w) is proportional to p_gen P_vocab(w) + (1 - p_gen) sum_{i: w_i = w} a_i at permitted tokens. The distribution
-    over all tokens is not built, which saves two thirds of the time (V = 50,000, one thread). A beam search compares
-    only the best words of the vocabulary with the words of the document. Drawing a token takes three random numbers,
-    for a word of the vocabulary, for a source position, and for the choice between these two.
+    P(w) is proportional to p_gen P_vocab(w) + (1 - p_gen) sum_{i: w_i = w} a_i at permitted tokens. `gate` is the logit
+    of p_gen, `copied` the attention a, `total` the log-sum-exp of the logits of permitted words, `share` the log of
+    their part of P_vocab. The distribution over all tokens is not built, which saves two thirds of the time (V =
+    50,000, one thread). A beam search compares only the best words of the vocabulary with the words of the document.
+    Drawing a token takes three random numbers: for a word, for a source position, and for the choice between these two.
     """
 
     logits: Tensor  # -inf at forbidden words, [B, K, words]
@@ -160,7 +161,7 @@ class PermittedMixture(NamedTuple):
 
     @classmethod
     def of(cls, layer: DecodingLayer, outputs: CopyOutputs, source: Tensor, forbidden: Tensor | None = None) -> Self:
-        """Compute the distribution of one decoder step, with outputs [B, K, ...] and extended ids [B, S].
+        """Compute the distribution of one decoder step, for K hypotheses: outputs [B, K, ...], extended ids [B, S].
 
         The layer has a row for each word. Up to F ids are forbidden, [B, K, F]; negative ids, and None, forbid nothing.
         """
@@ -180,7 +181,7 @@ class PermittedMixture(NamedTuple):
         probabilities = logits.softmax(-1)
         # log-sum-exp of permitted words (NaN if none): a logit less its log P, which saves a pass of exponentials
         permitted = (logits.amax(-1) - probabilities.amax(-1).log()).nan_to_num(torch.finfo(logits.dtype).min)  # [B, K]
-        readable = (source[:, None, :, None] != forbidden.unsqueeze(2)).all(-1)                  # [B, K, S]
+        readable = (source[:, None, :, None] != forbidden.unsqueeze(2)).all(-1)  # permitted source positions, [B, K, S]
         copied = outputs.attention.masked_fill(~readable, 0)
         share = -softplus(excluded - permitted)  # log of e^permitted / (e^permitted + e^excluded), [B, K]
         return cls(logits, probabilities, permitted, share, copied, outputs.gate, source)
@@ -202,7 +203,7 @@ class PermittedMixture(NamedTuple):
         in_vocabulary = source < self.logits.shape[-1]
         source_logits = self.logits.gather(-1, source.masked_fill(~in_vocabulary, 0))
         generated = torch.cat([logits, source_logits.masked_fill(~in_vocabulary, float("-inf"))], -1)
-        generated = generated + (self.share - self.total).unsqueeze(-1)  # log P_vocab, by the log-sum-exp of all words
+        generated = generated + (self.share - self.total).unsqueeze(-1)  # log P_vocab, normalized over all words
         # attention, a probability: positions with the same word add up at the first one, in column C + position
         first = first.unsqueeze(1).expand_as(source)
         mass = self.copied.new_zeros(ids.shape).scatter_add_(-1, count + first, self.copied)     # [B, K, C + S]
@@ -218,14 +219,14 @@ class PermittedMixture(NamedTuple):
         return ids.gather(-1, log_probs.argmax(-1, keepdim=True)).squeeze(-1)
 
     def draw(self) -> Tensor:
-        """Draw a token for each of K samples of each document, [B, K]; needs `probabilities`: `forbidden` in `of`."""
+        """Draw a token for each of K samples of each document, [B, K]; only if `of` was passed `forbidden`."""
         shape = self.share.shape  # [B, K]
         word = inverse_cdf(self.probabilities.flatten(0, 1)).view(shape)
         if self.gate is None:
             return word
         position = inverse_cdf(self.copied.flatten(0, 1)).view(shape)
         generate = (logsigmoid(self.gate) + self.share - self._normalizer()).exp()  # P of vocabulary, [B, K]
-        uniform = torch.rand(shape, device=generate.device, dtype=torch.double)  # float32 is 0 once in 2^24
+        uniform = torch.rand(shape, device=generate.device, dtype=torch.double)  # float32: 0, below any P, once in 2^24
         return torch.where(uniform < generate, word, self.source.gather(1, position))
 
     def log_probs(self, tokens: Tensor) -> Tensor:
@@ -238,7 +239,7 @@ class PermittedMixture(NamedTuple):
             return generated
         mass = copied_mass(self.copied.unsqueeze(2), self.source.unsqueeze(1), tokens)           # [B, K, n]
         mixed = mix_log_probs(generated + self.share.unsqueeze(-1), mass, self.gate.unsqueeze(-1))
-        mixed = mixed - self._normalizer().unsqueeze(-1)  # renormalize over permitted tokens
+        mixed = mixed - self._normalizer().unsqueeze(-1)  # divided by the P of all permitted tokens
         return mixed.masked_fill(generated.isneginf() & (mass == 0), float("-inf"))  # `mix_log_probs` clamps log 0
 
     def _normalizer(self) -> Tensor:
@@ -247,7 +248,7 @@ class PermittedMixture(NamedTuple):
 
 
 def inverse_cdf(weights: Tensor) -> Tensor:
-    """Draw a column of each row with probability proportional to its weight, up to an error of 1e-7: [N, C] -> [N].
+    """Draw a column of each row with probability proportional to its weight, up to rounding (1e-7): [N, C] -> [N].
 
     A column with weight 0 is only drawn from a row whose weights are all 0. One random number is drawn for each row.
     In wide rows it first selects a block of columns, so that cumulative sums are taken over the sums of blocks and
@@ -260,7 +261,7 @@ def inverse_cdf(weights: Tensor) -> Tensor:
         return _locate(weights, uniform * weights.sum(-1, keepdim=True))[0].squeeze(1)
     whole, rest = weights[:, : blocks * size], weights[:, blocks * size :]
     sums = torch.cat([whole.unflatten(1, (blocks, size)).sum(-1), rest.sum(-1, keepdim=True)], -1)
-    block, target = _locate(sums, uniform * sums.sum(-1, keepdim=True))  # the target becomes that inside the block
+    block, target = _locate(sums, uniform * sums.sum(-1, keepdim=True))  # the target now counts from the block's start
     columns = size * block + torch.arange(size, device=weights.device)                           # [N, size]
     inside = weights.gather(1, columns.clamp_max(weights.shape[1] - 1))
     # the last block may end beyond the last column
@@ -277,4 +278,4 @@ def _locate(weights: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     # rounding may lift the target to the total of the row, beyond which there is no column
     target = torch.minimum(target, sums[:, -1:].nextafter(torch.zeros_like(target)))
     column = torch.searchsorted(sums, target, right=True).clamp_max(sums.shape[1] - 1)
-    return column, target - (sums.gather(1, column) - weights.gather(1, column))
+    return column, target - (sums.gather(1, column) - weights.gather(1, column))  # less the sum before the column

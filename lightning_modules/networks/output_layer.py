@@ -39,13 +39,13 @@ class DecodingLayer(NamedTuple):
 
     @classmethod
     def of(cls, weight: Tensor, bias: Tensor) -> Self:
-        """Slice a layer [V, H] and [V], in the dtype of autocast if that is enabled; on CPUs the slices are a copy."""
+        """Slice weight [V, H], bias [V] into [slices, H, words], [slices, 1, words], in autocast's dtype if enabled."""
         device, size = weight.device.type, len(weight)
         if torch.is_autocast_enabled(device):
             weight, bias = (tensor.to(torch.get_autocast_dtype(device)) for tensor in (weight, bias))
         if device != "cpu":
             return cls(weight.mT.unsqueeze(0), bias.view(1, 1, -1), size)  # a single slice, [1, H, V] and [1, 1, V]
-        words = min(size, DECODING_WORDS)  # in a slice; padding words fill the last slice, and have no probability
+        words = min(size, DECODING_WORDS)  # of a slice, a copy; padding words of probability 0 fill the last slice
         weight, bias = pad(weight, (0, 0, 0, -size % words)), pad(bias, (0, -size % words), value=float("-inf"))
         return cls(weight.unflatten(0, (-1, words)).mT.contiguous(), bias.view(-1, 1, words), size)
 
@@ -60,8 +60,8 @@ class DecodingLayer(NamedTuple):
 def largest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return the columns and values of the `count` largest logits, as `topk`: [..., V] -> [..., C] each.
 
-    They are in the C blocks with the largest maxima, and `topk` over these takes a fourth of the time of `topk` over
-    all (V = 50,000, C = 12, one thread).
+    The largest logits are in the C blocks of 64 words with the largest maxima, and `topk` over these blocks takes a
+    fourth of the time of `topk` over all words (V = 50,000, C = 12, one thread).
     """
     blocks = logits.shape[-1] // BLOCK
     if blocks < 2 * count:  # C blocks are more than half of the words
@@ -91,14 +91,14 @@ def linear_log_prob(features: Tensor, weight: Tensor, bias: Tensor, targets: Ten
 
 
 def smoothed_log_probs(features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Return log P of one target per row, as `linear_log_prob`, and the mean of log P over the vocabulary, [N] each.
+    """Return log P of a target per row, and the mean log P over the vocabulary: [N, H], [V, H], [V], [N] -> [N] each.
 
     The loss with label smoothing epsilon is -(1 - epsilon) times the first minus epsilon times the second.
     """
     device = features.device.type
     if torch.is_autocast_enabled(device):  # the dtype that autocast uses for matrix products
         features = features.to(torch.get_autocast_dtype(device))
-    max_rows = max(1, KEPT_ELEMENTS // len(weight))  # `_LogProbs` keeps exponentials [rows, V] for the gradient
+    max_rows = max(1, KEPT_ELEMENTS // len(weight))  # `_LogProbs` keeps up to 1 GB of exponentials [rows, V]
     if len(features) <= max_rows:
         return _LogProbs.apply(features, weight, bias, targets)
     parts = []
@@ -116,12 +116,12 @@ class _LogProbs(torch.autograd.Function):
         """Return log P of targets [N] and the mean of log P, [N] each; see `smoothed_log_probs`."""
         ctx.dtypes = weight.dtype, bias.dtype  # of the gradients; under autocast, the product has another dtype
         weight, bias = weight.to(features.dtype), bias.to(features.dtype)
-        ctx.parts = _vocabulary_slices(len(features), len(weight), features.device)
+        ctx.parts = _vocabulary_slices(len(features), len(weight), features.device)  # slices of words
         maxima, normalizers, stored = [], [], []  # of each slice; `stored`: exp(logits - maximum)
         target_logits = totals = 0
         for part in ctx.parts:
             logits = upcast_half(torch.addmm(bias[part], features, weight[part].T))      # [N, words]
-            column, inside = _columns_in(part, targets)
+            column, inside = _columns_in(part, targets)  # column of the target in this slice, if inside, [N, 1]
             target_logits = target_logits + logits.gather(-1, column).masked_fill(~inside, 0)  # [N, 1]
             totals = totals + logits.sum(-1)                                             # for the mean, [N]
             maxima.append(logits.amax(-1, keepdim=True))                                 # [N, 1]
@@ -144,7 +144,7 @@ class _LogProbs(torch.autograd.Function):
             # exponentials times exp(maximum - normalizer) are P
             factor = negative_sum * (maximum - normalizer).exp()                         # [N, 1]
             grad = torch.addcmul(grad_each, exponentials, factor)                        # d logits, [N, words]
-            column, inside = _columns_in(part, targets)
+            column, inside = _columns_in(part, targets)  # column of the target in this slice, if inside, [N, 1]
             grad.scatter_add_(-1, column, inside * grad_target.unsqueeze(-1))
             grad_bias[part] = grad.sum(0)
             grad = grad.to(features.dtype)

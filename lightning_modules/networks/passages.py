@@ -25,11 +25,11 @@ class Passage(NamedTuple):
 
 
 def windows(lengths: Sequence[int], max_tokens: int) -> list[Passage]:
-    """Return overlapping windows of at most `max_tokens` tokens over documents of some lengths, see `plan_windows`."""
+    """Return overlapping windows of at most `max_tokens` tokens over documents of `lengths`, see `plan_windows`."""
     passages = []
     for document, length in enumerate(lengths):
         plan = plan_windows(length, max_tokens)
-        for start, first, last in plan.ranges():
+        for start, first, last in plan.ranges():  # states from `first` to before `last` are used, others are context
             passages.append(Passage(document=document, start=start, size=plan.size, first=first, last=last))
     return passages
 
@@ -59,8 +59,8 @@ class Reader(nn.Module):
     ) -> "Reader":
         """Load a pretrained encoder by its Hugging Face name (downloaded if not cached) or folder.
 
-        Dropout of hidden states and of attention weights is as in the checkpoint by default. With `extend` the model
-        gets at least that many positions, of which new ones copy the last one (Liu and Lapata 2019).
+        Dropout of hidden states and of attention weights is as in the checkpoint by default. With `extend` a model with
+        an input limit gets at least that many positions; new ones copy the last one (Liu and Lapata 2019).
         """
         from transformers import AutoConfig, AutoModel  # takes seconds to load
         from transformers.utils.logging import disable_progress_bar
@@ -76,7 +76,7 @@ class Reader(nn.Module):
             if value is not None and hasattr(config, option):
                 setattr(config, option, value)
         model = AutoModel.from_pretrained(name, config=config, dtype=torch.float32)
-        use_dropout_attention(model)
+        use_dropout_attention(model)  # faster with dropout on a CPU
         model = model.get_encoder() if config.is_encoder_decoder else model
         if getattr(model, "pooler", None) is not None:  # BERT and RoBERTa have one
             model.pooler = None  # unused: its parameters would get no gradient
@@ -97,7 +97,7 @@ class Reader(nn.Module):
         return cls(model, size, None, segments)
 
     def export(self, folder: Path, tokenizer: Any) -> dict[str, str]:
-        """Write a pretrained encoder and its tokenizer to `folder`/encoder, and return the new value in the config.
+        """Write a pretrained encoder and its tokenizer to `folder`/encoder, and return the option that loads it.
 
         For an encoder from scratch the result is empty and nothing is written, and likewise for the encoder of an
         encoder-decoder, which cannot be saved without its decoder.
@@ -113,7 +113,7 @@ class Reader(nn.Module):
         """Encode ids [B, T] -> [B, T, H]; the mask is True at tokens, segments are 0 or 1, which a model may ignore."""
         if isinstance(self.model, ScratchEncoder):
             return self.model(ids, mask, segments)
-        has_segments = segments is not None and self.segments > 1  # RoBERTa, for example, has one segment type
+        has_segments = segments is not None and self.segments > 1  # RoBERTa, for example, has one type for all tokens
         kinds = {"token_type_ids": segments} if has_segments else {}
         from lightning_modules.networks.pretrained_attention import prepared_mask  # transformers takes seconds to load
 
@@ -134,7 +134,7 @@ class Reader(nn.Module):
         parts, positions = [], []
         for group in _chunks(passages, chunk):
             width = max(passage.size for passage in group)
-            document, start, size, first, last = torch.tensor(group).unsqueeze(-1).unbind(1)  # on the CPU, [N, 1] each
+            document, start, size, first, last = torch.tensor(group).unsqueeze(-1).unbind(1)  # N passages: [N, 1], CPU
             offsets = torch.arange(width)                                                    # [P]
             mask = (offsets < size).to(ids.device, non_blocking=True)                        # [N, P]
             # flat position in [B T] of each token; padding of a passage reads any token, which the mask hides
@@ -154,7 +154,7 @@ class Reader(nn.Module):
 
 
 def _chunks(passages: Sequence[Passage], max_tokens: int) -> list[list[Passage]]:
-    """Group passages of similar size into chunks of at most `max_tokens` tokens, including padding."""
+    """Group passages of similar size into chunks of at most `max_tokens` tokens, padding included, or one passage."""
     groups: list[list[Passage]] = []
     for passage in sorted(passages, key=lambda passage: -passage.size):
         if groups and (len(groups[-1]) + 1) * groups[-1][0].size <= max_tokens:  # all are padded to the first, longest
@@ -176,7 +176,7 @@ def extend_positions(model: nn.Module, additional: int) -> None:
     padding = table.padding_idx
     module.position_embeddings = nn.Embedding.from_pretrained(weight, freeze=False, padding_idx=padding)
     model.config.max_position_embeddings = len(weight)
-    # families store default ids for all positions, which have to be as long as the table
+    # models store default position and segment ids as buffers, which have to be as long as the table
     for name, buffer in dict(module.named_buffers(recurse=False)).items():
         if name == "position_ids":
             module.register_buffer(name, torch.arange(len(weight)).unsqueeze(0), persistent=False)
@@ -195,15 +195,15 @@ class ScratchEncoder(nn.Module):
     ) -> None:
         super().__init__()
         self.embedding, self.kinds = nn.Embedding(vocab_size, size), nn.Embedding(kinds, size)
-        nn.init.normal_(self.embedding.weight, std=size**-0.5)
-        nn.init.normal_(self.kinds.weight, std=size**-0.5)
+        nn.init.normal_(self.embedding.weight, std=size**-0.5)  # `forward` multiplies by sqrt(H), to variance 1
+        nn.init.normal_(self.kinds.weight, std=size**-0.5)  # not multiplied, so smaller than words
         self.dropout = Dropout(dropout)
         self.layers = nn.ModuleList(EncoderLayer(size, heads, feed_forward, dropout) for _ in range(layers))
         self.norm = nn.LayerNorm(size)
 
     def forward(self, ids: Tensor, mask: Tensor, segments: Tensor | None = None) -> Tensor:
         """Encode ids [B, T] -> [B, T, H]; mask is True at tokens, segments are 0 or 1."""
-        embedded_segments = self.kinds.weight[0] if segments is None else self.kinds(segments)
+        embedded_segments = self.kinds.weight[0] if segments is None else self.kinds(segments)  # None: all of type 0
         x = self.embedding(ids) * self.embedding.embedding_dim**0.5 + embedded_segments  # scaled as by Vaswani et al.
         x = self.dropout(x + sinusoidal(ids.shape[1], x.shape[-1], ids.device).to(x.dtype))  # [B, T, H]
         allowed = attention_mask(mask)                                                       # [B, 1, 1, T]

@@ -27,14 +27,14 @@ def attention_of(config: PretrainedConfig) -> str:
 
 
 def use_dropout_attention(model: PreTrainedModel) -> None:
-    """Replace PyTorch's attention, and the one of MPNet, by `dropout_attention.attention`; others stay."""
+    """Replace PyTorch's and MPNet's attention by `dropout_attention.attention`, faster with dropout on a CPU."""
     for layer in model.modules():
         if type(layer).__name__ == "MPNetSelfAttention":  # which does not use the `AttentionInterface`
             layer.forward = partial(_mpnet_attention, layer)
-    if attention_of(model.config) != "sdpa":  # PyTorch's
+    if attention_of(model.config) != "sdpa":  # not PyTorch's attention: it stays
         return
     AttentionInterface.register(NAME, _forward)
-    AttentionMaskInterface.register(NAME, sdpa_mask)
+    AttentionMaskInterface.register(NAME, sdpa_mask)  # the masks of PyTorch's attention
     model.set_attn_implementation(NAME)
 
 
@@ -47,7 +47,7 @@ def _mpnet_attention(
     **options: Any,
 ) -> tuple:
     """Run an MPNet layer in place of its `forward`, [B, T, D]; position biases [B, N, T, T] are equal for all texts."""
-    if output_attentions or position_bias is None:
+    if output_attentions or position_bias is None:  # `attention` returns no weights; MPNet itself passes a bias
         return type(layer).forward(layer, hidden_states, attention_mask, position_bias, output_attentions, **options)
     projections = (layer.q(hidden_states), layer.k(hidden_states), layer.v(hidden_states))
     query, key, value = (x.unflatten(-1, (layer.num_attention_heads, -1)).transpose(1, 2) for x in projections)
@@ -70,9 +70,9 @@ def _forward(
 ) -> tuple[Tensor, None]:
     """Return the attention of one layer, [B, T, N, d], in the form of the `AttentionInterface` of `transformers`.
 
-    PyTorch's kernel serves calls without dropout, where `attention` saves nothing, and causal, T5's and grouped ones.
+    PyTorch's kernel serves calls without dropout, where `attention` is the same, and causal, T5's and grouped ones.
     """
-    is_plain = attention_mask is not None and options.get("position_bias") is None  # no mask: maybe causal; bias: T5
+    is_plain = attention_mask is not None and options.get("position_bias") is None  # no mask: maybe causal; T5: bias
     has_equal_heads = key.shape[1] == query.shape[1]  # no grouped-query attention
     if not (dropout and is_plain and has_equal_heads):
         return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **options)
@@ -88,7 +88,7 @@ def share_documents(model: PreTrainedModel) -> bool:
     """
     is_supported = False
     for name, layer in model.named_modules():
-        for ending, states_name in _CROSS_ATTENTION.items():  # the argument of `forward` with states of documents
+        for ending, states_name in _CROSS_ATTENTION.items():  # end of a layer's name, argument of documents' states
             if name.endswith(ending):
                 layer.forward = partial(_attend_together, layer.forward, states_name)
                 is_supported = True
@@ -98,7 +98,7 @@ def share_documents(model: PreTrainedModel) -> bool:
 def _attend_together(forward: Callable[..., tuple], states_name: str, hidden_states: Tensor, **options: Any) -> tuple:
     """Run cross-attention, [B K, T, D], over states of documents [B, S, D], the argument called `states_name`."""
     documents = len(options[states_name])
-    if documents == len(hidden_states):  # K = 1
+    if documents == len(hidden_states):  # one input for each document, K = 1
         return forward(hidden_states, **options)
     joined = hidden_states.reshape(documents, -1, hidden_states.shape[-1])                   # [B, K T, D]
     for name in {"attention_mask", "mask"} & options.keys():  # T5 calls it `mask`
@@ -123,7 +123,7 @@ def prepared_mask(config: PretrainedConfig, mask: Tensor, queries: int, dtype: t
     """
     if not _takes_prepared_masks(config):
         return mask.long()
-    return _as_used(config, mask.bool()[:, None, None].expand(-1, 1, queries, -1), dtype)  # bool or additive
+    return _as_used(config, mask.bool()[:, None, None].expand(-1, 1, queries, -1), dtype)  # additive if eager
 
 
 def causal_mask(config: PretrainedConfig, tokens: Tensor, dtype: torch.dtype) -> Tensor | None:

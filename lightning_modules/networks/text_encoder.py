@@ -47,11 +47,11 @@ def plan_windows(length: int, size: int) -> Windows:
     starts = torch.cat([starts, torch.tensor([last])]) if length else starts                 # [W], none if empty
     # borders lie halfway between the centers of neighbors; on a tie, -0.25 prefers the earlier window
     borders = (starts[:-1] + starts[1:] + size) / 2 - 0.25                                   # [W - 1]
-    return Windows(starts, size, window=torch.searchsorted(borders, torch.arange(length).float()))
+    return Windows(starts, size, window=torch.searchsorted(borders, torch.arange(length).float()))  # of each token
 
 
 def plan_disjoint_windows(length: int, size: int) -> Windows:
-    """Plan windows without overlap for training; the first one covers a random number of tokens, above half of `size`.
+    """Plan windows for training; the first gives vectors to a random number of its tokens, above half, others to all.
 
     They take about half the computation of `plan_windows`. Tokens near a boundary have context on one side alone.
     Since the first boundary is random and moves all others, these are different tokens in every epoch.
@@ -59,7 +59,7 @@ def plan_disjoint_windows(length: int, size: int) -> Windows:
     if length <= size:
         return plan_windows(length, size)  # a single window
     first_boundary = int(torch.randint(size // 2 + 1, size + 1, ()))
-    starts = torch.cat([torch.tensor([0]), torch.arange(first_boundary, length, size)])  # [W]; all read `size` tokens
+    starts = torch.cat([torch.tensor([0]), torch.arange(first_boundary, length, size)])  # [W]; the first two overlap
     return Windows(starts, size, window=torch.searchsorted(starts[1:], torch.arange(length), right=True))
 
 
@@ -132,12 +132,12 @@ class TextEncoder(WindowedEncoder):
         disjoint: bool = False,
     ) -> None:
         config = model.config
-        num_layers, limit = config.num_hidden_layers, max_positions(config)
+        num_layers, limit = config.num_hidden_layers, max_positions(config)  # limit: None with relative positions
         if not layers or not all(-num_layers - 1 <= layer <= num_layers for layer in layers):
             choices = f"0 to {num_layers} (or -1 to {-num_layers - 1})"
             raise ValueError(f"layers must be some of {choices}, got {list(layers)}")
         if window is None:
-            window = _NO_LIMIT if limit is None else limit
+            window = _NO_LIMIT if limit is None else limit  # `_NO_LIMIT`: longer than any document
         if limit is not None and window > limit:
             raise ValueError(f"the encoder reads {limit} tokens at once; window is {window}")
         super().__init__(len(layers) * config.hidden_size, window - len(special[0]) - len(special[1]), batch_size)
@@ -159,8 +159,8 @@ class TextEncoder(WindowedEncoder):
         from lightning_modules.networks.pretrained_attention import use_dropout_attention
 
         disable_progress_bar()
-        model = AutoModel.from_pretrained(name, dtype=torch.float32)
-        use_dropout_attention(model)
+        model = AutoModel.from_pretrained(name, dtype=torch.float32)  # also of a checkpoint in half precision
+        use_dropout_attention(model)  # faster with dropout on a CPU
         return cls(model.get_encoder() if model.config.is_encoder_decoder else model, special, **options)
 
     def freeze(self) -> None:
@@ -169,7 +169,7 @@ class TextEncoder(WindowedEncoder):
         self.model.requires_grad_(False).eval()
 
     def freeze_lowest(self, count: int) -> None:
-        """Freeze the lowest `count` layers and all parameters outside layers, such as embeddings."""
+        """Freeze the lowest `count` layers and what is outside layers, such as embeddings; train the higher layers."""
         num_layers = self.model.config.num_hidden_layers
         if not 0 < count <= num_layers:
             raise ValueError(f"the encoder has {num_layers} layers; {count} cannot be frozen")
@@ -200,7 +200,7 @@ class TextEncoder(WindowedEncoder):
         return self
 
     def encode(self, windows: list[Tensor]) -> list[Tensor]:
-        """Return the token vectors of each of W windows, without special tokens: [T] -> [T, D]."""
+        """Return the token vectors of each of W windows, without special tokens: [T] -> [T, D], D of all `layers`."""
         prefix, suffix = (windows[0].new_tensor(ids) for ids in self.special)
         inputs = [torch.cat([prefix, window, suffix]) for window in windows]
         ids = pad_sequence(inputs, batch_first=True, padding_value=self.pad_id)              # [W, maximum length]
@@ -249,7 +249,7 @@ class SmallEncoder(WindowedEncoder):
         super().__init__(2 * hidden_size, window, batch_size)
         self.counts = [count for count, _, _ in groups]
         self.word_dropout = word_dropout
-        self.tables = nn.ModuleList(nn.Embedding(buckets, width) for _, buckets, width in groups)
+        self.tables = nn.ModuleList(nn.Embedding(buckets, width) for _, buckets, width in groups)  # one for each group
         for table, count in zip(self.tables, self.counts):
             nn.init.normal_(table.weight, std=(1 / count) ** 0.5)  # so that a sum over `count` features has variance 1
         self.dropout = Dropout(dropout)
@@ -267,7 +267,7 @@ class SmallEncoder(WindowedEncoder):
     def encode(self, windows: list[Tensor]) -> list[Tensor]:
         """Return the word vectors of each of W windows: [T, F] -> [T, D]."""
         lengths = torch.tensor([len(window) for window in windows])                          # [W], on the CPU
-        words = self.embed(pad_sequence(windows, batch_first=True))                          # [W, T, E]
+        words = self.embed(pad_sequence(windows, batch_first=True))  # padding is ignored below: [W, T, E]
         if self.training and self.word_dropout:
             is_kept = torch.rand(words.shape[:2], device=words.device) >= self.word_dropout  # [W, T]
             words = words * is_kept.unsqueeze(-1)

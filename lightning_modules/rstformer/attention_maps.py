@@ -39,8 +39,8 @@ def edu_attention(network: DiscourseLED, edus: int, **encoding) -> EduAttention:
     def record(module: LEDWindowAttention, arguments: tuple, keywords: dict, output: tuple) -> None:
         """Forward hook: compute the attention of a layer again from its input, since it is never stored."""
         hidden = arguments[0] if arguments else keywords["hidden_states"]  # [1, T, D]
-        layer: LayerView = keywords["attention_mask"]  # which `LEDWindowAttention` takes in place of a mask
-        token_edu = encoding["discourse"].token_edu[0].masked_fill(layer.view.is_global[0], -1)  # global ones: no EDU
+        layer: LayerView = keywords["attention_mask"]  # masks and table, taken by `LEDWindowAttention` as its mask
+        token_edu = encoding["discourse"].token_edu[0].masked_fill(layer.view.is_global[0], -1)  # none if global
         table = None if layer.table is None else layer.table()
         layers.append(tuple(between_edus(module, hidden, layer.view, t, token_edu, edus) for t in (table, None)))
 
@@ -59,11 +59,11 @@ def between_edus(
 ) -> Tensor:
     """Return the attention of one layer, summed over tokens of key EDUs, averaged over those of query EDUs, [H, E, E].
 
-    `hidden` is the input of the layer, [1, T, D]; `token_edu` has the EDU of each token, -1 for none, [T].
+    `hidden` is the layer's input, [1, T, D], `token_edu` each token's EDU or -1, [T], `table` None without discourse.
     """
     of_edu = torch.nn.functional.one_hot(token_edu + 1, edus + 1)[:, 1:].to(hidden.dtype)  # [T, E]
     total = hidden.new_zeros(module.heads, edus, edus)
-    for start in range(0, hidden.shape[1], _ROWS):
+    for start in range(0, hidden.shape[1], _ROWS):  # some queries at a time, to bound memory
         rows = torch.arange(start, min(start + _ROWS, hidden.shape[1]), device=hidden.device)  # positions of queries
         weights = weights_of(module, hidden, view, table, rows)  # [H, Q, T]
         total += torch.einsum("qa,hqt,tb->hab", of_edu[rows], weights, of_edu)
@@ -72,12 +72,12 @@ def between_edus(
 
 def weights_of(module: LEDWindowAttention, hidden: Tensor, view: View, table: HeadTable | None, rows: Tensor) -> Tensor:
     """Return the local attention weights of Q tokens at positions `rows` in one document, [H, Q, T]; 0 at padding."""
-    q = module.split(module.query, hidden)[0, :, rows] / math.sqrt(hidden.shape[-1] // module.heads)  # by head
+    q = module.split(module.query, hidden)[0, :, rows] / math.sqrt(hidden.shape[-1] // module.heads)  # [H, Q, D / H]
     scores = (q @ module.split(module.key, hidden)[0].transpose(1, 2)).float()  # [H, Q, T]
     if table is not None:
         scores = with_discourse(scores.unsqueeze(0), table, view.token_edu[:, rows], view.token_edu).squeeze(0)
     positions = torch.arange(hidden.shape[1], device=hidden.device)
     near = (positions - rows.unsqueeze(1)).abs() <= module.window
-    visible = (near | view.is_global[0]) & view.token_mask[0]  # [Q, T]
+    visible = (near | view.is_global[0]) & view.token_mask[0]  # [Q, T]; 0 is the only document
     weights = scores.masked_fill(~visible, float("-inf")).softmax(-1)
     return weights.masked_fill(~view.token_mask[0, rows, None], 0).to(hidden.dtype)

@@ -24,7 +24,11 @@ class _Options(NamedTuple):
 
 
 class _Document:
-    """Masks, table and chunks of one document, without the padding after its last token."""
+    """Masks, table and chunks of one document, without the padding after its last token.
+
+    Shapes: H heads of width D, T tokens, G of them global, E EDUs; Q queries and K keys of a chunk. The table has the
+    discourse values that scale, shift or replace the scores of EDUs at distances -b to b, [H, E, 2b + 1], or is None.
+    """
 
     def __init__(
         self, token_mask: Tensor, is_global: Tensor, edu: Tensor, table: Tensor | None, options: _Options
@@ -33,10 +37,9 @@ class _Document:
         self.length = int(tokens[-1]) + 1 if len(tokens) else 0                       # T without the padding at the end
         self.global_tokens = is_global.nonzero().flatten()                            # [G]
         self.token_mask = token_mask[: self.length]
-        self.hidden = (~token_mask | is_global)[: self.length]  # [T]: padding, and global keys, with columns apart
-        self.hidden_at = self.hidden.nonzero().flatten().tolist()  # their positions
-        # EDU of each token, -1 for none, [T]; discourse value of each EDU and each distance -b to b, [H, E, 2b + 1]
-        self.edu, self.table, self.options = edu[: self.length], table, options
+        self.hidden = (~token_mask | is_global)[: self.length]  # to mask, [T]: padding, and global keys, scored apart
+        self.hidden_at = self.hidden.nonzero().flatten().tolist()  # positions of these keys, as integers
+        self.edu, self.table, self.options = edu[: self.length], table, options  # EDU of each token, -1 for none, [T]
 
     def chunks(self) -> Iterator[tuple[slice, slice]]:
         """Yield chunks of Q queries, and of the K keys inside the windows of these queries, as slices of positions."""
@@ -45,8 +48,8 @@ class _Document:
             yield slice(start, end), slice(max(0, start - side), min(self.length, end + side))
 
     def products(self, rows: Tensor, columns: Tensor, keys: slice) -> Tensor:
-        """Return rows [H, Q, D] times columns [H, T, D] of G global tokens, then K keys, [H, Q, G + K], in float32+."""
-        first, count = len(self.global_tokens), keys.stop - keys.start  # G global tokens, whose columns come first; K
+        """Return rows [H, Q, D] times columns [H, T, D] of global tokens and keys, [H, Q, G + K], at least float32."""
+        first, count = len(self.global_tokens), keys.stop - keys.start  # G, which is the first column of a key; K
         out = rows.new_empty(*rows.shape[:2], first + count)
         torch.bmm(rows, columns[:, keys].transpose(1, 2), out=out[..., first:])
         if first:
@@ -60,9 +63,9 @@ class _Document:
         return local + weights[..., :first] @ columns[:, self.global_tokens] if first else local
 
     def add_column_grad_(self, total: Tensor, weights: Tensor, rows: Tensor, keys: slice) -> None:
-        """Add weights^T @ rows (q or `grad`) to the gradient `total` of k, v: [H, Q, G + K], [H, Q, D] -> [H, T, D]."""
+        """Add weights^T @ rows to the gradient of k (rows: q) or v (`grad`): [H, Q, G + K], [H, Q, D] -> [H, T, D]."""
         first, transposed = len(self.global_tokens), weights.to(rows.dtype).transpose(1, 2)  # [H, G + K, Q]
-        if total.dtype == rows.dtype:  # `total` is at least float32
+        if total.dtype == rows.dtype:  # not for rows in half precision: `total` is at least float32
             total[:, keys].baddbmm_(transposed[:, first:], rows)  # without a tensor for the product
         else:
             total[:, keys] += transposed[:, first:] @ rows
@@ -73,8 +76,8 @@ class _Document:
         """Mask keys outside the window, padding, and global tokens in scores [H, Q, K], in place.
 
         Scores of global tokens are computed separately, see `products`. The mask is the lowest finite number instead of
-        -inf, so that the softmax of queries without a key (padding, a single global token) stays finite. Only keys
-        before the last query's window, or after the first one's, are compared: all queries see those between.
+        -inf, so that the softmax of queries without a key (padding, a single global token) stays finite. Positions
+        are only compared for keys before the last query's window or after the first query's: all queries see the rest.
         """
         window, lowest, device = self.options.window, torch.finfo(scores.dtype).min, scores.device
         i = torch.arange(queries.start, queries.stop, device=device)[:, None]         # [Q, 1]
@@ -101,14 +104,14 @@ class _Document:
         column = key_edus - torch.arange(first, last + 1, device=key_edus.device)[:, None] + width // 2     # [A, K]
         within = (key_edus >= 0) & (column >= 0) & (column < width)
         row = torch.where(query_edus >= 0, query_edus - first, last - first + 1)                           # [Q]
-        return first, row, column.clamp(0, width - 1), within
+        return first, row, column.clamp(0, width - 1), within  # any valid column where `within` is False
 
     def look_up(self, queries: slice, keys: slice) -> Tensor | None:
-        """Return the table at a chunk, [H, Q, K], by a lookup for each of A EDUs of queries; None without EDUs."""
+        """Return the table's values for a chunk, [H, Q, K], read once per query EDU (A of them); None without EDUs."""
         if (indices := self.table_indices(queries, keys)) is None:
             return None
         first_edu, row, column, within = indices  # int; row of each query, [Q]; columns of keys and their mask, [A, K]
-        keeps_score = neutral(self.options.operation)  # for pairs outside the table, and for queries in no EDU
+        keeps_score = neutral(self.options.operation)  # without effect: for pairs outside the table, queries in no EDU
         values = self.table[:, first_edu : first_edu + len(column)].gather(2, column.expand(len(self.table), -1, -1))
         values = values.masked_fill_(~within, keeps_score)                            # [H, A, K]
         values = torch.nn.functional.pad(values, (0, 0, 0, 1), value=keeps_score)     # [H, A + 1, K]
@@ -120,14 +123,14 @@ class _Document:
             return
         first_edu, row, column, within = indices  # int; row of each query, [Q]; columns of keys and their mask, [A, K]
         is_in_edu = (row == torch.arange(len(column), device=row.device)[:, None]).to(grad.dtype)  # [A, Q]
-        by_edu = (is_in_edu @ grad) * within                                          # sums over queries, [H, A, K]
+        by_edu = (is_in_edu @ grad) * within  # sums over an EDU's queries, 0 for pairs outside the table, [H, A, K]
         total[:, first_edu : first_edu + len(column)].scatter_add_(2, column.expand(len(total), -1, -1), by_edu)
 
     def weights(self, q: Tensor, k: Tensor, queries: slice, keys: slice) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Return attention of a chunk [H, Q, G + K], values of the table, and scores before its operation [H, Q, K]."""
         scores, values = self.products(q[:, queries], k, keys), self.look_up(queries, keys)
         local = scores[..., len(self.global_tokens) :]                                # a view of `scores`, [H, Q, K]
-        old_scores = None  # unless the gradient of a `scale` needs them
+        old_scores = None  # a copy, kept only for the gradient of a table that scales
         if values is not None:
             if self.options.operation == "scale":
                 if self.table.requires_grad:
@@ -157,10 +160,10 @@ class _Document:
     def backward_chunk_(
         self, q, k, v, out, grad, dq, dk, dv, dtable: Tensor | None, queries: slice, keys: slice
     ) -> None:
-        """Add a chunk's part to the gradients dq, dk, dv, dtable; `grad` is d loss / d `out`; all others [H, T, D]."""
+        """Add a chunk's part to the gradients dq, dk, dv, dtable; `grad` is that of `out`. [H, T, D], but dtable."""
         weights, values, old_scores = self.weights(q, k, queries, keys)  # computed again, because they are not stored
         grad = grad[:, queries]                                                              # [H, Q, D]
-        self.add_column_grad_(dv, self.dropped(weights, queries), grad, keys)
+        self.add_column_grad_(dv, self.dropped(weights, queries), grad, keys)  # dropout as in the forward pass
         # d score = weight (d weight - inner): d weight = dropped(grad v^T), inner = sum weight d weight = grad . out
         inner = (grad * out[:, queries]).sum(-1, keepdim=True, dtype=weights.dtype)          # [H, Q, 1]
         dscores = self.dropped(self.products(grad, v, keys), queries).sub_(inner).mul_(weights)  # [H, Q, G + K]
@@ -180,7 +183,7 @@ class _Document:
         operation = self.options.operation
         is_kept = values.isnan() if operation == "replace" else None  # scores that the table does not replace
         if dtable is not None:
-            table_grad = grad  # d (score + t) / dt = 1
+            table_grad = grad  # with t, a value of the table: d (score + t) / dt = 1
             if operation != "shift":  # d (score * t) / dt = score; replace: 1 where t takes the place of the score
                 table_grad = grad * (old_scores if operation == "scale" else ~is_kept)
             self.look_up_gradient_(dtable, table_grad, queries, keys)
@@ -192,7 +195,7 @@ class _WindowAttention(torch.autograd.Function):
     """Autograd function that recomputes the weights of each chunk in the backward pass instead of storing them.
 
     q, k, v and the result are [B, H, T, D]; the masks, and `edu`, the EDU of each token or -1, [B, T]; the table, the
-    discourse values of E EDUs at distances of -b to b, [B, H, E, 2b + 1] or None.
+    values by which discourse changes the scores of E EDUs with those at distances -b to b, [B, H, E, 2b + 1] or None.
     """
 
     @staticmethod
@@ -205,7 +208,7 @@ class _WindowAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, q, k, v, table, token_mask, is_global, edu, options: _Options) -> Tensor:
-        out = torch.zeros_like(v)
+        out = torch.zeros_like(v)  # stays 0 at the padding after each document
         for n, document in enumerate(_WindowAttention.documents(token_mask, is_global, edu, table, options)):
             for queries, keys in document.chunks():
                 out[n, :, queries] = document.forward_chunk(q[n], k[n], v[n], queries, keys)
@@ -243,7 +246,7 @@ def chunked_attention(
     T: scores, and the values of the table for pairs of tokens, are computed for one chunk of queries at a time, in the
     backward pass as well. A CPU computes one document at a time, without its padding; other devices all of them at once
     (`batched_attention`). Results at global tokens, which need `global_attention`, are left to the caller to replace.
-    The queries q are already divided by sqrt(D). Without a table of discourse values, attention is plain.
+    q, k and v are [B, H, T, D], q already divided by sqrt(D). Without a table of discourse values, attention is plain.
     """
     if q.device.type != "cpu":
         return batched_attention(q, k, v, view, table, window, dropout)
