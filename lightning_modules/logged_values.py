@@ -21,7 +21,7 @@ def log_training(
     ranks must pass the same names in the same steps. The progress bar shows the values named in `prog_bar`.
     """
     trainer = module.trainer
-    # a rank with a smaller batch has a smaller weight, so that the mean over ranks is a mean over documents
+    # `weight`: documents of this rank / mean over ranks, so that a mean over ranks is a mean over documents
     values = {name: value * batch.weight for name, value in values.items()}
     if trainer.world_size > 1:
         is_edge = is_last_batch(trainer) or not has_logged(trainer, "train/loss")  # last of the epoch, or first of all

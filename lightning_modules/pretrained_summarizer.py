@@ -39,7 +39,7 @@ class EncoderDecoderSummarizer(SequenceToSequence):
             check_truncation(getattr(self.trainer, "datamodule", None), self.network.max_positions)
 
     def set_tokenizer(self, tokenizer: MaskingTokenizer) -> None:
-        """Set the tokenizer, which must fit `vocab_size` and a pretrained model."""
+        """Set the tokenizer; a `UserError` if it does not fit `vocab_size` or a pretrained model."""
         super().set_tokenizer(tokenizer)
         if isinstance(self.network, PretrainedEncoderDecoder):
             config = self.network.model.config
@@ -115,7 +115,7 @@ class PretrainedSummarizer(EncoderDecoderSummarizer):
         val_summaries: int = 256,
     ) -> None:
         network = load_encoder_decoder(encoder.checkpoint)
-        if decoding is None:  # the first symbols are the prefix and `start`, which a card's lengths count
+        if decoding is None:  # a card's lengths also count the first symbols: the prefix and `start`
             decoding = decoding_options(card_settings(network.model), first_symbols=network.prefix_length + 1)
         super().__init__(network.model.config.vocab_size, decoding, val_summaries)
         self.has_adapters = encoder.lora_rank > 0
@@ -133,7 +133,7 @@ class PretrainedSummarizer(EncoderDecoderSummarizer):
                 if former_name != name and former_name in weights:
                     weights[name] = weights.pop(former_name)
                 elif ".lora_" in name:
-                    weights.setdefault(name, initial)
+                    weights.setdefault(name, initial)  # a model without adapters: theirs keep initial values
         super().on_load_checkpoint(checkpoint)
 
     def configure_optimizers(self) -> dict[str, Any]:

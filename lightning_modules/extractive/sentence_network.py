@@ -66,7 +66,7 @@ class InterSentenceScorer(nn.Module):
 
     def __init__(self, vector_size: int, scoring: Scoring, between: InterSentenceOptions, dropout: float) -> None:
         super().__init__()
-        num_layers = 0 if scoring == "document_cosine" else between.layers  # these cosines compare pooled vectors
+        num_layers = 0 if scoring == "document_cosine" else between.layers  # cosines compare pooled vectors
         size = between.width if num_layers and between.width else vector_size
         self.scorer = SentenceScorer(scoring, size)
         self.layers = nn.ModuleList(
@@ -74,7 +74,7 @@ class InterSentenceScorer(nn.Module):
             for _ in range(num_layers)
         )
         if num_layers and not between.first_norm:
-            self.layers[0].around_attention.norm = nn.Identity()  # that of its `Residual`, as in PreSumm
+            self.layers[0].around_attention.norm = nn.Identity()  # its input is not normalized, as in PreSumm
         self.norm = nn.LayerNorm(size) if num_layers else None  # the layers normalize their inputs, not their output
         if num_layers and between.width:
             self.project: nn.Module = nn.Sequential(nn.Linear(vector_size, size), Dropout(dropout))
@@ -118,10 +118,9 @@ class SentenceNetwork(InterSentenceScorer):
     """Encoder, pooler, and one or several members, which are inter-sentence layers with a scorer each.
 
     The network itself is the first member, so that its weights have the same names whether there are others or not.
-
     `joint` encodes the whole document in one pass, so that sentences attend to each other. `separate` encodes each
-    sentence separately (H_S), and the document in another pass (H_D), which only `document_cosine` and selectors need.
-    Interval segments alternate between sentences (E_A, E_B, E_A, ..). Other arguments are those of `BertSum`.
+    sentence separately (states H_S), and the document in another pass (H_D), for `document_cosine` and selectors alone.
+    Interval segments alternate between sentences (embeddings E_A, E_B, E_A, ..). Other arguments: see `BertSum`.
     """
 
     def __init__(
@@ -140,7 +139,7 @@ class SentenceNetwork(InterSentenceScorer):
         self.reader, self.encoding, self.interval_segments = reader, encoding, interval_segments
         self.pooler, self.lead_prior = Pooler(pooling, reader.size), between.lead_prior  # the prior's strength
         for name in ("lead_prior", "ranks"):  # options that read the features of `layout`
-            if getattr(between, name) and self.layout is None:
+            if getattr(between, name) and self.layout is None:  # set by the base class
                 raise ValueError(f"inter_sentence.{name} needs inter_sentence.layout: true")
         if between.members < 1:
             raise ValueError(f"inter_sentence.members must be at least 1, got {between.members}")
@@ -155,7 +154,7 @@ class SentenceNetwork(InterSentenceScorer):
         """
         segments = owner.clamp_min(0) % 2 if self.interval_segments else None  # E_A or E_B, [B, T]
         if starts is not None:
-            passages, limit = sections(lengths.tolist(), starts), self.reader.max_tokens
+            passages, limit = sections(lengths.tolist(), starts), self.reader.max_tokens  # a passage for each piece
             longest = max((passage.size for passage in passages), default=0)
             if limit is not None and longest > limit:
                 raise ValueError(f"a piece of {longest} tokens, the encoder reads {limit}: lower data.piece")
@@ -196,7 +195,7 @@ class SentenceNetwork(InterSentenceScorer):
     ) -> tuple[Tensor, Tensor | None]:
         """Return the states of all tokens for vectors of sentences, and for vectors of documents, [B, T, H] each.
 
-        With `joint` they are the same. With `separate` the second is None if neither caller nor scorer needs it.
+        With `joint` both are the same, with `separate` the second is None if not needed. Arguments as in `states`.
         """
         states = self.states(tokens, lengths, owner, starts if self.encoding == "separate" else None)
         if self.encoding != "separate":
@@ -208,12 +207,12 @@ class SentenceNetwork(InterSentenceScorer):
     def scored(
         self, vectors: Tensor, document: Tensor, mask: Tensor, features: Tensor | None = None
     ) -> ScoredSentences:
-        """Return the scores of pooled vectors of sentences [B, L, H] and documents [B, H]."""
+        """Return the scores of pooled vectors of sentences [B, L, H] and documents [B, H]; see `forward`."""
         inputs = vectors, document, mask, features
         members = torch.stack([scorer.logits(*inputs) for scorer in (self, *self.others)])  # [M, B, L]
         logits = members.mean(0)                                                              # [B, L]
         if self.lead_prior:
-            logits = logits + lead_prior(features, vectors, mask, self.lead_prior)  # nearness to the topic - lateness
+            logits = logits + lead_prior(features, vectors, mask, self.lead_prior)  # cos with topic, less if late
         return ScoredSentences(logits, vectors, document, members)  # the loss is over members, without the prior
 
 

@@ -23,7 +23,7 @@ class ExtractiveSummary(Summary):
     def of(
         cls, name: str, references: list[list[str]], document: list[str], positions: list[int], scores: list[float]
     ) -> Self:
-        """Return the summary that consists of the sentences of `document` at `positions`; scores may be padded."""
+        """Return the summary of the sentences of `document` at `positions`; scores may be padded beyond its length."""
         sentences = [document[index] for index in positions]
         scores = scores[: len(document)]
         return cls(name, sentences, references, positions=positions, sentence_scores=scores, document=document)
@@ -50,7 +50,7 @@ def extract(
     relations: Relations | None,
     options: SelectionOptions,
 ) -> list[ExtractiveSummary]:
-    """Return a summary of each document, of the sentences selected by their scores, [B, L]; see `select`.
+    """Return a summary of each document, named by `ids`, selected by scores of sentences, [B, L], padded; see `select`.
 
     `candidates` is True at sentences that may be selected, [B, L]; selectors such as `top_k` need no relations (None).
     """

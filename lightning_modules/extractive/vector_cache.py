@@ -21,11 +21,11 @@ FROZEN_POOLINGS: tuple[Pooling, ...] = ("cls", "mean", "max")  # poolings withou
 
 
 def pool_all(states: Tensor, whole: Tensor | None, owner: Tensor, heads: Tensor, width: int) -> Tensor:
-    """Pool each document and its L = `width` sentences by all P = 3 poolings without weights -> [B, 1 + L, P, H].
+    """Pool each document and its L = `width` sentences by cls, mean and max, P = 3 poolings -> [B, 1 + L, P, H].
 
     The encoder takes almost all of the time, so that the results of all poolings are computed and stored together. The
-    tokens have `states` for sentences, and states `whole`, maybe of another pass, for documents, [B, T, H]; without the
-    latter (None), the vector of a document is 0. `owner` is the sentence of each token, -1 at padding; `heads` is True
+    tokens have `states` for sentences, and `whole` for documents, [B, T, H], another pass if `separate`; without these
+    (None), the vector of a document is 0. `owner` is the sentence of each token, -1 at padding; `heads` is True
     at the first token of each piece of a sentence (a long one has several), [B, T] both.
     """
     pooled = []
@@ -40,8 +40,8 @@ def pool_all(states: Tensor, whole: Tensor | None, owner: Tensor, heads: Tensor,
 class VectorCache:
     """Vectors of documents by the digest of their sentences and pieces, float32, in memory and in a file.
 
-    A sentence takes 12 H bytes (3 poolings), 4.6 kB with MiniLM. A damaged file counts as empty and is replaced. The
-    file's name depends on the encoder's weights, `state`, and `settings`; without a folder there is no file.
+    A sentence takes 12 H bytes (3 poolings of width H), 4.6 kB with MiniLM. A damaged file counts as empty, and is
+    replaced. Its name depends on the encoder's weights, `state`, and `settings`; without a folder there is no file.
     """
 
     def __init__(self, state: dict[str, Tensor], *settings: object, folder: Path | None = None) -> None:
@@ -62,8 +62,8 @@ class VectorCache:
     ) -> Tensor:
         """Return the vectors of a batch as of `pool_all`, [B, 1 + L, P, H], on the CPU.
 
-        `compute` returns all of them if one is missing. `starts` are the first tokens of each document's pieces, into
-        which long sentences are split; the vectors depend on them.
+        If one is missing, `compute` returns all of them, then kept in memory. `starts` are the first tokens of each
+        document's pieces, into which long sentences are split; the vectors depend on them.
         """
         keys = [text_digest(json.dumps([list(text), list(first)])) for text, first in zip(texts, starts)]
         if any(key not in self._vectors for key in keys):
@@ -78,7 +78,7 @@ class VectorCache:
         self._vectors = self._stored() | self._vectors  # the file may have grown since it was read
         self._num_stored = len(self._vectors)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        part = self.path.with_suffix(f".{os.getpid()}")  # several training runs may write the same file
+        part = self.path.with_suffix(f".{os.getpid()}")  # of this process: other runs may write the same file
         try:
             save_file(self._vectors, part)
             part.replace(self.path)

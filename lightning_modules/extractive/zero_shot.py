@@ -37,6 +37,7 @@ class ZeroShot:
 
     Attributes:
         fingerprint: digest of everything that scores depend on, but the documents and their language.
+        language: code of the language of the documents, set by the caller.
     """
 
     language = "en"
@@ -58,7 +59,7 @@ class ZeroShot:
         if encoder != TF_IDF:
             self.tokenizer = EncoderTokenizer.of_checkpoint(encoder)
             reader = Reader.pretrained(encoder_path(encoder))
-            self.network = SentenceNetwork(  # for vectors alone: any `scoring`, as `_scored` computes the scores
+            self.network = SentenceNetwork(  # for vectors alone: its `scoring` is not used
                 reader=reader, encoding=encoding, pooling=pooling, scoring="centrality",
                 between=InterSentenceOptions(layers=0), dropout=0.0, interval_segments=False,
             ).eval()  # fmt: skip
@@ -70,7 +71,7 @@ class ZeroShot:
 
     def sentence_scores(self, documents: Iterable[Document]) -> Iterator[list[float]]:
         """Yield a score for each sentence of each document, higher for better ones."""
-        for pool in pools(documents, POOL):  # only one pool is in memory; `_scored` groups it by length
+        for pool in pools(documents, POOL):  # 512 documents in memory at a time, which `_scored` groups by length
             scores_of: list[list[float]] = [[]] * len(pool)
             for group, scores, _, _ in self._scored(pool):
                 for index, padded in zip(group, scores.tolist()):
@@ -84,7 +85,7 @@ class ZeroShot:
         for group, scores, mask, (similarity, to_document) in self._scored(documents):
             sentences = [documents[index].sentences for index in group]
             shares_trigram = torch.zeros_like(similarity, dtype=torch.bool)  # pairs of sentences, [B, L, L]
-            if options.selector == "trigram_blocking":  # which alone reads it
+            if options.selector == "trigram_blocking":  # the only selector that reads it
                 pairs = [pairs_with_common_ngram([*map(language.tokenize, texts)]) for texts in sentences]
                 shares_trigram = pair_mask(pairs, similarity.shape[1]).to(similarity.device)
             relations = Relations(similarity, to_document, shares_trigram)
@@ -119,7 +120,7 @@ class ZeroShot:
             owners, firsts = zip(*(by_token(len(pieces.tokens), pieces.starts, pieces.owners) for pieces in chosen))
             owner, heads = pad(owners, -1), pad(firsts).bool()  # sentence of each token; True at first tokens: [B, T]
             num_sentences = torch.tensor([pieces.sentences for pieces in chosen])
-            mask = torch.arange(max(1, int(num_sentences.max()))) < num_sentences[:, None]  # [B, L], L >= 1
+            mask = torch.arange(max(1, int(num_sentences.max()))) < num_sentences[:, None]  # [B, L], always L >= 1
             inputs = (tokens.to(device), lengths, owner.to(device), heads.to(device))
             scored = self.network(*inputs, [pieces.starts for pieces in chosen], mask.to(device), with_document=True)
             yield group, scored.vectors.cpu(), scored.document.cpu(), mask

@@ -19,8 +19,9 @@ PART_ELEMENTS = {"cpu": 2**19, "cuda": 2**27}
 class _GroupedAttention(torch.autograd.Function):
     """`grouped_attention` for R = B N rows, a document and head each: queries [R, T, d], keys and values [R, L n, d].
 
-    Stores its inputs and recomputes the weights in the backward pass, some rows at a time: autograd would keep two
-    tensors of the size of all weights, [R, T, L n]. The bias is 0 at tokens and -inf at padding, [R, 1, L n].
+    Gamma is a softmax within each of L groups of n keys, which `shares`, [R, T, L], weigh. Inputs are stored, and the
+    weights computed again in the backward pass, some rows at a time: autograd would keep two tensors of the size of all
+    weights, [R, T, L n]. The bias is 0 at tokens and -inf at padding, [R, 1, L n].
     """
 
     @staticmethod
@@ -104,6 +105,7 @@ def rows_at(graph: Tensor, position: Tensor) -> Tensor:
 class GraphAttention(nn.Module):
     """Attention to paragraphs and, within them, to their tokens: d_t = U_d^T [g_t; l_t].
 
+    Target token t, with query q_t, attends to paragraph j and its token i, by scores e, and sums their values x.
     Global: beta_tj = softmax(e_tj - (1 - G[s_t][j])^2 / (2 sigma^2)), g_t = sum_j beta_tj x_j. Local: gamma is softmax
     within each paragraph, l_t = sum_j sum_i gamma_tji beta_tj x_ji. The position of the target token among the
     paragraphs is s_t = (L - 1) sigmoid(U^T tanh(W q_t)), of each head. Dropout is on beta, both as weights of
@@ -149,8 +151,8 @@ class GraphAttention(nn.Module):
     def forward(self, x: Tensor, memory: GraphMemory, mask: None = None) -> Tensor:
         """Compute d from x, both [B, T, D]; `mask`, an argument of all cross-attention, is not used."""
         beta = self.dropout(self.beta(x, memory)).to(memory.paragraph_values.dtype)          # [B, N, T, L]
-        overall = beta @ memory.paragraph_values                                             # [B, N, T, D / N]
+        overall = beta @ memory.paragraph_values                                             # g_t, [B, N, T, D / N]
         query = self.tokens.split(self.tokens.query(x))  # by head                             [B, N, T, D / N]
         token_memory = (memory.token_keys, memory.token_values, memory.token_mask)
-        local = grouped_attention(query, *token_memory, beta)                                # [B, N, T, D / N]
+        local = grouped_attention(query, *token_memory, beta)                                # l_t, [B, N, T, D / N]
         return self.join(torch.cat([part.transpose(1, 2).flatten(2) for part in (overall, local)], -1))

@@ -56,7 +56,7 @@ class Source(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """Memory of the decoder: keys and values of each layer, and the mask of flat models."""
+    """Memory of the decoder: keys and values of each layer, which have masks with `graph`, else the mask of tokens."""
 
     layers: list[GraphMemory] | list[KeyValues]
     mask: Tensor | None  # True at tokens, [B, 1, 1, S]; None if the layers have masks
@@ -64,7 +64,7 @@ class Memory(NamedTuple):
     def tensors(self) -> dict[str, Tensor]:
         """Return all tensors, each [B, ...], as a flat dictionary, which beam search narrows to unfinished documents.
 
-        The names are `<layer number>.<field>` and, for flat models, `mask`.
+        The names are `<layer number>.<field>` and, unless the layers have masks, `mask`.
         """
         named = {} if self.mask is None else {"mask": self.mask}
         for number, layer in enumerate(self.layers):
@@ -76,7 +76,7 @@ class Memory(NamedTuple):
         """Rebuild the memory from the dictionary that the method `tensors` returned."""
         mask = tensors.get("mask")
         kind = GraphMemory if mask is None else KeyValues  # layers of `graph` hold their masks
-        num_layers = len(tensors) // len(kind._fields)  # a mask leaves a remainder of one
+        num_layers = len(tensors) // len(kind._fields)  # rounded down, as the mask is of no layer
         layers = [kind(*(tensors[f"{number}.{name}"] for name in kind._fields)) for number in range(num_layers)]
         return cls(layers, mask)
 
@@ -163,7 +163,7 @@ class GraphSumNetwork(TiedOutput):
         return self.dropout(vectors + positions.to(vectors.dtype))
 
     def positions(self, paragraphs: int, tokens: int, device: torch.device) -> Tensor:
-        """Return position embeddings [L, n, D]: token and paragraph position, D / 2 each, or only token position."""
+        """Return position embeddings [L, n, D]: of token and paragraph, D / 2 each, or of the token alone."""
         if not self.paragraph_positions:
             return sinusoidal(tokens, self.size, device).expand(paragraphs, -1, -1)
         half = self.size // 2
@@ -186,7 +186,7 @@ class GraphSumNetwork(TiedOutput):
             return self.tokens(embedded, source.concatenated_mask())
         positions = self.positions(*source.ids.shape[1:], source.ids.device)                 # [L, n, D]
         if self.pretrained is not None:
-            vectors = source.in_paragraphs(self._pretrained(source))
+            vectors = source.in_paragraphs(self._pretrained(source))  # without positions in and of paragraphs
             return self.dropout(vectors + positions.to(vectors.dtype))
         return self.tokens(self.embed(source.ids, positions), source.visible)  # attention mask, [B, L, n]
 
@@ -198,8 +198,8 @@ class GraphSumNetwork(TiedOutput):
             paragraphs = self.pooling(tokens, visible)                                       # [B, L, D]
             for layer in self.paragraphs:
                 paragraphs = layer(paragraphs, paragraph_mask, source.graph)
-            contents = (tokens, self.paragraph_norm(paragraphs), visible, paragraph_mask, source.graph)  # with masks
-            return Memory([layer.cross_attention.remember(*contents) for layer in self.decoder], mask=None)  # in layers
+            contents = (tokens, self.paragraph_norm(paragraphs), visible, paragraph_mask, source.graph)  # and masks
+            return Memory([layer.cross_attention.remember(*contents) for layer in self.decoder], mask=None)
         if self.kind == "hierarchical":
             for layer in self.paragraphs:
                 tokens = layer(tokens, source.visible, paragraph_mask)
@@ -223,7 +223,7 @@ class GraphSumNetwork(TiedOutput):
 
     def step(self, tokens: Tensor, state: State, memory: State) -> tuple[Tensor, State]:
         """Decode one position of K hypotheses of each document: ids [B, K] -> [B, K, D], and the next state."""
-        layers, mask = Memory.of(memory)
+        layers, mask = Memory.of(memory)  # keys and values of documents, for each layer, and their mask
         position = state["keys0"].shape[-2]  # number of positions before, the same in all layers
         x = self.embed(tokens, sinusoidal(1, self.size, tokens.device, start=position))
         next_state: State = {}
@@ -246,7 +246,7 @@ class GraphSumNetwork(TiedOutput):
                 maps.append(attention.beta(arguments[0], arguments[1]).mean(1))              # [B, K T, L]
                 return
             weights = attention.weights(*arguments).mean(1)                                  # [B, K T, S]
-            paragraph = (source.places // source.ids.shape[2]).unsqueeze(1).expand_as(weights)  # of each token
+            paragraph = (source.places // source.ids.shape[2]).unsqueeze(1).expand_as(weights)  # `places` are in [L n]
             sums = weights.new_zeros(*weights.shape[:2], source.ids.shape[1])
             maps.append(sums.scatter_add(2, paragraph, weights))  # padding has weight 0; [B, K T, L]
 

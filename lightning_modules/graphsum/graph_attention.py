@@ -35,7 +35,7 @@ class GraphBias(nn.Module):
 
 
 class MultiHeadPooling(nn.Module):
-    """Pooling of tokens to a vector: each head sums values, weighted by a softmax of keys, before a linear layer."""
+    """Pooling of tokens to a vector: heads sum values, weighted by softmax of scores (`key`), before a linear layer."""
 
     def __init__(self, size: int, heads: int) -> None:
         super().__init__()
@@ -94,8 +94,8 @@ class AroundFeedForward(nn.Module):
 class GraphEncoderLayer(nn.Module):
     """Graph-informed self-attention over paragraphs: alpha = softmax(e + R), u_i = sum_j alpha_ij (x_j W_V).
 
-    `bias` computes R from the graph; without it (None) the graph is not used. The other arguments are those of
-    `MultiHeadAttention` and `AroundFeedForward`.
+    The scores are e, the weights alpha. `bias` computes R from the graph G; without it (None) the graph is not used.
+    The other arguments are those of `MultiHeadAttention` and `AroundFeedForward`.
     """
 
     def __init__(

@@ -61,7 +61,7 @@ class GraphSum(SequenceToSequence):
     ) -> None:
         super().__init__(vocab_size, decoding or MULTI_NEWS, val_summaries)
         self.set_label_smoothing(label_smoothing)
-        if optimizer.encoder_warmup_steps < 1:  # a number of steps, whereas `rate_factor` also takes fractions
+        if optimizer.encoder_warmup_steps < 1:  # `rate_factor` would read it as a fraction of all steps
             raise ValueError(f"encoder_warmup_steps is at least 1, got {optimizer.encoder_warmup_steps}")
         self.optimizer = optimizer
         self.network = GraphSumNetwork(
@@ -179,7 +179,7 @@ class GraphSum(SequenceToSequence):
         """Return the best hypothesis of each document, with the attention of its sentences to paragraphs in `extra`."""
         hypotheses = self.generate(batch, self.decoding)
         best = Samples(hypotheses.tokens[:, :1], hypotheses.lengths[:, :1])  # hypotheses are sorted, the best one first
-        attention = self.paragraph_attention(batch, best)[:, 0].float().cpu()                # [B, T, L]
+        attention = self.paragraph_attention(batch, best)[:, 0].float().cpu()                # of K = 1, [B, T, L]
         num_paragraphs = batch.source_mask.any(-1).sum(1).tolist()  # of a mask of tokens, [B, L, n]
         summaries = []
         for b, (ids,) in enumerate(self._ids_without_stop(best)):
@@ -187,7 +187,7 @@ class GraphSum(SequenceToSequence):
             for sentence, positions in self.sentences(ids):
                 sentences.append(sentence)
                 mean_attention = attention[b, positions, : num_paragraphs[b]].mean(0).tolist()
-                paragraph_attention.append([round(weight, 4) for weight in mean_attention])  # for predictions.jsonl
+                paragraph_attention.append([round(weight, 4) for weight in mean_attention])  # short in the file
             extra = {"paragraph_attention": paragraph_attention}
             summaries.append(Summary(batch.ids[b], sentences, batch.references[b], extra=extra))
         return summaries

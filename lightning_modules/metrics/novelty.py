@@ -26,11 +26,8 @@ def novelty(
 
     Every occurrence in the summary counts. N-grams do not cross sentences, because they would be novel as soon as a
     sentence is left out. A sentence is novel if no sentence of the source has exactly the same words. Words are
-    lower-cased and not stemmed, punctuation is dropped.
-
-    Returns:
-        Fractions in [0, 1], named "novel_1" (and so on, for each n in `orders`) and "novel_sentences"; None if the
-        summary has no such n-gram or sentence.
+    lower-cased and not stemmed, punctuation is dropped. The fractions, in [0, 1], are named "novel_1" (and so on, for
+    each n in `orders`) and "novel_sentences"; None if the summary has no such n-gram or sentence.
     """
     words, source_words = _encoded(summary, language), _encoded(source, language)
     shares = {f"novel_{n}": _novel_share(_ngrams(words, n), set(_ngrams(source_words, n))) for n in orders}
@@ -68,7 +65,7 @@ def extraction(summary: Sentences, source: Sentences, language: str = "en") -> E
     words, source_words = (list(chain(*_encoded(text, language))) for text in (summary, source))
     if not words:
         return None
-    lengths = [length for _, _, length in fragments(words, source_words)]
+    lengths = [length for _, _, length in fragments(words, source_words)]  # of copied fragments
     squares = sum(length * length for length in lengths)  # each word of a fragment counts its length
     return Extraction(sum(lengths) / len(words), squares / len(words), len(source_words) / len(words))
 

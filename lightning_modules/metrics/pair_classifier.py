@@ -24,12 +24,12 @@ class PairClassifier:
         self.tokenizer = AutoTokenizer.from_pretrained(name)
         self.model = AutoModelForSequenceClassification.from_pretrained(name).eval().to(device)
         self.name, self.batch_size, self.device = name, batch_size, torch.device(device)
-        self.max_length = min(512, self.tokenizer.model_max_length)  # a tokenizer without a limit has a huge number
+        self.max_length = min(512, self.tokenizer.model_max_length)  # tokenizers without a limit have a huge number
         self.class_names = [self.model.config.id2label[index] for index in range(self.model.config.num_labels)]
 
     @torch.no_grad()
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
-        """Return P of each class for N pairs of texts, [N, classes], on the CPU; a single output has two classes."""
+        """Return P of each class for N pairs of texts, [N, classes], on the CPU; one output counts as two classes."""
         result = torch.zeros(len(pairs), max(2, len(self.class_names)))
         # pairs of similar length are batched, so that there is little padding
         by_length = sorted(range(len(pairs)), key=lambda index: len(pairs[index][0]) + len(pairs[index][1]))
@@ -76,8 +76,8 @@ class ConsistencyModel(PairClassifier):
     def scores(self, summaries: Sequence[Sentences], sources: Sequence[Sentences]) -> list[float]:
         """Return the mean over summary sentences of the highest P(supported) by a chunk of the source, in [0, 1].
 
-        A chunk is a run of whole sentences of at most 350 words. Summaries without a sentence score 0. Raises a
-        `ValueError` if the lengths differ.
+        A chunk is a run of whole sentences of at most 350 words, as in AlignScore. Summaries without a sentence score
+        0. Raises a `ValueError` if the lengths differ.
         """
         claims = [[sentence for sentence in summary if sentence.strip()] for summary in summaries]
         chunks = [source_chunks(source) for source in sources]
@@ -102,7 +102,7 @@ def source_chunks(sentences: Sentences, most: int = CHUNK_WORDS) -> list[str]:
 
 def _supported_class(class_names: Sequence[str], name: str) -> int:
     """Return the index of the class whose name means that a claim is supported; the model's `name` is for the error."""
-    # `probabilities` makes two classes of a single output; of these, or two unnamed ones, the second is supported
+    # of two unnamed classes, or those that `probabilities` makes of a single output, the second means supported
     if len(class_names) == 1 or [label.upper() for label in class_names] == ["LABEL_0", "LABEL_1"]:
         return 1
     labels = [label.lower().replace("_", " ") for label in class_names]

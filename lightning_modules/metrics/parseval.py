@@ -116,7 +116,7 @@ def rst_brackets(nodes: Sequence[Node]) -> list[Bracket]:
     A single nucleus has the relation "span". Raises a `ValueError` if a nuclearity is not NS, SN or NN.
     """
     brackets = []
-    for start, split, end, nuclearity, relation in nodes:
+    for start, split, end, nuclearity, relation in nodes:  # split: last EDU of the left child
         if nuclearity not in ("NS", "SN", "NN"):
             raise ValueError(f"EDUs {start} to {end}: nuclearity {nuclearity!r} is not one of NS, SN, NN")
         left, right = (relation if letter == "S" or nuclearity == "NN" else "span" for letter in nuclearity)
@@ -137,6 +137,6 @@ def _by_characters(brackets: list[Bracket], size: int, starts: Sequence[int] | N
         raise ValueError(f"the {side} tree has {size} EDUs, but {len(starts)} starts")
     if any(left >= right for left, right in pairwise(starts)):
         raise ValueError(f"the {side} starts do not increase")
-    # EDU i is from bounds[i] to bounds[i + 1]; infinity makes the ends of the text match
+    # EDU i is from bounds[i] to bounds[i + 1]; infinite bounds: the ends of the text are equal in both trees
     bounds = [float("-inf"), *map(float, starts[1:]), float("inf")]
     return [(bounds[first], bounds[last + 1], *label) for first, last, *label in brackets]

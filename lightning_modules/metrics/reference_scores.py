@@ -86,9 +86,9 @@ def meteor(
 
 
 def has_wordnet() -> bool:
-    """Return whether NLTK has WordNet; its slow import is avoided where none of the folders that it searches has it."""
+    """Return whether NLTK has WordNet; NLTK, slow to import, is imported only if a folder that it searches has one."""
     searched = [Path(name).expanduser() for name in os.environ.get("NLTK_DATA", "").split(os.pathsep) if name]
-    parents = [Path.home(), Path(sys.prefix)]
+    parents = [Path.home(), Path(sys.prefix)]  # of NLTK's default folders
     parents += [Path(root, part) for root in (sys.prefix, "/usr", "/usr/local") for part in ("share", "lib")]
     searched += [parent / "nltk_data" for parent in parents]
     if "nltk" not in sys.modules and not any(list(folder.glob("corpora/wordnet*")) for folder in searched):
@@ -120,7 +120,7 @@ def bert_score(
         ModuleNotFoundError: without `bert-score`; the message says what to install.
         ValueError: for empty references, or if the numbers of predictions and of lists of references differ.
     """
-    _import_library("bert_score", score="BERTScore", extra="bertscore")  # before texts are checked, for its error
+    _import_library("bert_score", score="BERTScore", extra="bertscore")  # a missing package is the first error
     _check_references(predictions, references)
     scorer = bert_scorer(model, layer, batch_size, device)
     texts = [_text(prediction) for prediction in predictions]
@@ -132,16 +132,13 @@ def bert_score(
 
 
 def bert_scorer(model: str, layer: int | None, batch_size: int, device: str) -> Any:
-    """Return the scorer of `bert-score` with a loaded model; arguments and errors as in `bert_score`.
-
-    The device "auto" is a GPU if there is one.
-    """
+    """Return the scorer of `bert-score` with a loaded model; arguments and errors as in `bert_score`."""
     library = _import_library("bert_score", score="BERTScore", extra="bertscore")
     if layer is None:
         from transformers import AutoConfig
 
         layer = library.utils.model2layers.get(model) or AutoConfig.from_pretrained(model).num_hidden_layers
-    device = None if device == "auto" else device  # with None, bert-score looks for a GPU itself
+    device = None if device == "auto" else device  # None: a GPU if there is one
     return library.BERTScorer(model_type=model, num_layers=layer, batch_size=batch_size, device=device)
 
 
@@ -173,14 +170,14 @@ def _import_library(module: str, score: str, extra: str) -> ModuleType:
 def _sacrebleu(
     name: str, corpus_metric: Any, document_metric: Any, predictions: Sequence[Sentences], references: References
 ) -> ScoreList:
-    """Return scores of the corpus, of documents (whose metric may smooth), and the counts for resampling."""
+    """Return scores of the corpus, of documents (whose metric may smooth), and counts of each document to resample."""
     _check_references(predictions, references)
     texts = [_text(prediction) for prediction in predictions]
     targets = [[_text(target) for target in targets] for targets in references]
     if not texts:
         return ScoreList(0.0, [], f"{name}|no documents")
     counts: list[list[int]] = []  # K counts for each document; an integer for each order of n-grams, and lengths
-    for start in range(0, len(texts), _CHUNK):
+    for start in range(0, len(texts), _CHUNK):  # which bounds sacrebleu's memory
         chunk = slice(start, start + _CHUNK)
         counts += corpus_metric._extract_corpus_statistics(texts[chunk], _sacrebleu_references(targets[chunk]))
     documents = [document_metric._compute_score_from_stats(of_document).score for of_document in counts]
@@ -189,7 +186,7 @@ def _sacrebleu(
     def score(sums: Sequence[float]) -> float:
         return corpus_metric._compute_score_from_stats([round(total) for total in sums]).score  # it needs integers
 
-    # the signature has the range of numbers of references in the last call, so that call must have both ends of it
+    # the signature states the numbers of references in the last call, which must have the fewest and the most
     fewest_and_most = [min(targets, key=len), max(targets, key=len)]
     corpus_metric.corpus_score(["", ""], _sacrebleu_references(fewest_and_most))
     signature = f"{name}|{corpus_metric.get_signature()}"

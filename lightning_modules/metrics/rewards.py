@@ -71,7 +71,7 @@ class RougeReward(Reward):
             for reference in of_document:
                 if reference not in has_words:
                     has_words[reference] = bool(split_words(reference))
-                    if reference.strip() and not has_words[reference]:  # punctuation alone, or another language
+                    if reference.strip() and not has_words[reference]:  # punctuation, or another language
                         warn_without_words(inputs.language)
                 if has_words[reference]:
                     text_indices.append(index)
@@ -182,7 +182,7 @@ class EntityCoverage(Reward):
         for text, source in zip(inputs.texts, inputs.sources, strict=True):
             with_entities, searched = (source, text) if recall else (text, source)
             searched_words = {word.casefold() for word in _WORD.findall(searched)}
-            names = entities_of[with_entities]  # single case-folded words
+            names = entities_of[with_entities]  # case-folded, as `searched_words`
             without_entities = 0.0 if recall else 1.0
             rewards.append(len(names & searched_words) / len(names) if names else without_entities)
         return rewards
@@ -247,7 +247,7 @@ def rouge_l_texts(
     """
     words = vocabulary(stem, language)
     words.limit_size()  # the cache of word numbers is emptied if it has grown too large
-    return _rouge_l(hypotheses, references, words.split, words.__getitem__)
+    return _rouge_l(hypotheses, references, words.split, words.__getitem__)  # which returns the number of a word
 
 
 def rouge_l_ids(hypotheses: Sequence[Sequence[int]], references: Sequence[Sequence[int]]) -> list[Score]:

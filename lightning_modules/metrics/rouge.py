@@ -90,7 +90,7 @@ def signature(
     `splitter` is the name of what splits texts into sentences, "given" for lists; the rest are as in `rouge_scores`.
     """
     _check_options((variant,), multi_reference)
-    words = vocabulary(stem, language, wordnet)
+    words = vocabulary(stem, language, wordnet)  # described by stemmer and tokenizer
     return f"{variant}|{words.description}|split:{splitter}|refs:{multi_reference}|precis:{suite_version()}"
 
 
@@ -155,7 +155,7 @@ def _scores(
     by_sentence = "rougeLsum" in variants
     hypothesis = _encode(prediction, words, by_sentence)
     counted = [*variants, "rouge1"] if multi_reference == "best_rouge1" else variants
-    counts = []  # for each reference, hits and numbers of units of each variant
+    counts = []  # for each reference, by variant, the numbers of shared, predicted and reference units
     for number, reference in enumerate(references):
         if isinstance(reference, str):
             raise TypeError(f"ROUGE takes lists of sentences; reference {number} of {_where(index)} is a text")
@@ -180,7 +180,7 @@ def _where(index: int | None) -> str:
 
 
 def _combine(counts: list[Counts], multi_reference: str) -> Score:
-    """Combine the hits and numbers of units of each reference into one score; see `rouge_scores` for the options."""
+    """Combine the counts of shared, predicted and reference units (n-grams, words) by reference; see `rouge_scores`."""
     if len(counts) == 1:
         return score_of(*counts[0])
     if multi_reference == "pooled":

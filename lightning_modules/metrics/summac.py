@@ -42,7 +42,7 @@ class EntailmentModel(PairClassifier):
     def matrices(self, summaries: Sequence[Sentences], sources: Sequence[Sentences]) -> list[Tensor]:
         """Return P(label) of all pairs of M source and N summary sentences of each document, [3, M, N].
 
-        The labels are `LABELS`; blank sentences are left out. A `ValueError` if lengths differ or a source is empty.
+        `LABELS`, entailment first; blank sentences are left out. A `ValueError` if lengths differ or a source is empty.
         """
         if len(summaries) != len(sources):
             raise ValueError(f"{len(summaries)} summaries but {len(sources)} sources")
@@ -107,8 +107,8 @@ class SummaCConv(nn.Module):
     def load(cls, path: str | Path) -> "SummaCConv":
         """Load weights written by `torch.save(conv.state_dict(), path)`, or `summac_conv_vitc_sent_perc_e.bin`.
 
-        The authors' model in the latter repeats the mean three times before the last layer, so that its weights are
-        added up. Raises a `ValueError` if the file has neither.
+        The latter, the authors' model, repeats the mean three times before its last layer, so that the weights of this
+        layer are added up. Raises a `ValueError` if the file has neither kind of weights.
         """
         weights = torch.load(path, map_location="cpu", weights_only=True)
         if "mlp.weight" in weights:  # the authors' names
@@ -131,11 +131,11 @@ class SummaCConv(nn.Module):
 def summac_scores(
     entailment: EntailmentModel, conv: SummaCConv | None, summaries: Sequence[Sentences], sources: Sequence[Sentences]
 ) -> list[float]:
-    """Return SummaC-Conv of each summary if weights are given, else SummaC-ZS; 0 for empty summaries."""
+    """Return SummaC-Conv of each summary with the model `conv`, else SummaC-ZS; 0 for empty summaries."""
     matrices = entailment.matrices(summaries, sources)
     if conv is None:
         return [summac_zs(matrix) for matrix in matrices]
-    return conv.score(matrices).tolist() if matrices else []
+    return conv.score(matrices).tolist() if matrices else []  # no tensor to stack without summaries
 
 
 def _class_of(label: str, class_names: Sequence[str], name: str) -> int:

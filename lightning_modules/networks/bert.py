@@ -41,12 +41,12 @@ class BertReader(Reader):
                 for _ in range(config["num_hidden_layers"])
             )
             self.norm = nn.LayerNorm(size)
-        _assign(self.norm, weights, {"": "embeddings.LayerNorm"})  # "" is the module itself
+        _assign(self.norm, weights, {"": "embeddings.LayerNorm"})  # "": the module, no submodule
         for number, layer in enumerate(self.layers):
             _assign(layer, weights, {part: f"encoder.layer.{number}.{name}" for part, name in _STORED_NAMES.items()})
         for module in self.modules():
             if isinstance(module, nn.LayerNorm):
-                module.eps = config["layer_norm_eps"]
+                module.eps = config["layer_norm_eps"]  # a setting, which is not among the weights
         names = ("word", "position", "token_type")  # `kinds` are the vectors of token types
         self.words, self.positions, self.kinds = (weights[f"embeddings.{name}_embeddings.weight"] for name in names)
         self.eval().requires_grad_(False)

@@ -31,10 +31,9 @@ class TiedOutput(nn.Module):
     def log_probs(
         self, states: Tensor, mask: Tensor, inputs: Tensor, target: Tensor, rows: Tensor, words: int
     ) -> tuple[Tensor, Tensor]:
-        """Return log P of targets, teacher-forced, and the mean of log P over the vocabulary, [N] each.
+        """Return log P of targets, teacher-forced, and the mean of log P over the vocabulary, for label smoothing, [N].
 
-        The output layer is evaluated at real tokens only, in float32 or float64. States and mask are what `decode`
-        takes.
+        The output layer is evaluated at real tokens only, in float32 or float64. States and mask are those of `decode`.
 
         Args:
             inputs, target: the token before each target, and the target, ids, [B, K, T].
@@ -51,7 +50,7 @@ class TiedOutput(nn.Module):
         return lambda rows: vocabulary_logits(features[rows], *layer).log_softmax(-1)
 
     def stepper(self, words: int):
-        """Return the step function of decoding, see `decoding.beam_search.Step`, over the first `words` tokens."""
+        """Return the step function of decoding over the first `words` tokens: to ids, log P and state, see `Step`."""
         layer = DecodingLayer.of(*self.output_layer(words))
 
         def step(tokens: Tensor, state: State, memory: State, count: int | None):
@@ -85,7 +84,7 @@ class EncoderDecoder(TiedOutput):
     ) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocab_size, size)
-        nn.init.normal_(self.embedding.weight, std=size**-0.5)
+        nn.init.normal_(self.embedding.weight, std=size**-0.5)  # `embed` multiplies by sqrt(D), to variance 1
         options = (size, heads, feed_forward, dropout, "pre", activation)
         self.encoder = nn.ModuleList(EncoderLayer(*options) for _ in range(encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(*options) for _ in range(decoder_layers))
@@ -110,7 +109,7 @@ class EncoderDecoder(TiedOutput):
         return self.encoder_norm(x)
 
     def decode(self, inputs: Tensor, states: Tensor, mask: Tensor) -> Tensor:
-        """Return the input of the output layer at all positions: [B, K, T], [B, S, D], [B, S] -> [B, K, T, D].
+        """Return the input of the output layer: ids [B, K, T], states [B, S, D] and mask [B, S] -> [B, K, T, D].
 
         Keys and values of a document are computed once for its K targets: a pass over four of them with its gradients
         takes 0.87 times as long as over repeated states (D = 256, 400 and 60 tokens, V = 16,000, one thread).
@@ -121,7 +120,7 @@ class EncoderDecoder(TiedOutput):
         return self.decoder_norm(x)
 
     def begin(self, states: Tensor, mask: Tensor) -> tuple[State, State]:
-        """Return the initial state and the memory of decoding, see `decoding.beam_search`, with the names of `_names`.
+        """Return the initial state and the memory of decoding, see `decoding.beam_search`; `_names` has their keys.
 
         The state has keys and values of no position for each layer, [B, N, 0, D / N]. The memory has the keys and
         values of the documents, [B, N, S, D / N], and their mask, [B, 1, 1, S].
@@ -131,7 +130,7 @@ class EncoderDecoder(TiedOutput):
         for number, layer in enumerate(self.decoder):
             projected = layer.cross_attention.project(states)
             memory |= zip(_names(number, "memory_"), projected)
-            state |= dict.fromkeys(_names(number), projected.keys[:, :, :0])
+            state |= dict.fromkeys(_names(number), projected.keys[:, :, :0])  # empty keys, and values of the same shape
         return state, memory
 
     def step(self, tokens: Tensor, state: State, memory: State) -> tuple[Tensor, State]:

@@ -31,9 +31,9 @@ class PretrainedEncoderDecoder(nn.Module):
         config = model.config
         if not config.is_encoder_decoder or config.decoder_start_token_id is None:
             raise ValueError(f"{config.model_type} is not an encoder-decoder with a decoder_start_token_id")
-        pretrained_attention.use_dropout_attention(model)
+        pretrained_attention.use_dropout_attention(model)  # faster with dropout on a CPU
         self.model = model
-        self.shares_documents = pretrained_attention.share_documents(model)  # among K inputs, instead of repeating
+        self.shares_documents = pretrained_attention.share_documents(model)  # K inputs read one document, not K copies
         self.prefix_length = int(config.model_type in _OPENED) if prefix_length is None else prefix_length
 
     @property
@@ -50,8 +50,8 @@ class PretrainedEncoderDecoder(nn.Module):
         return next((limit for limit in limits if limit), None)
 
     def encode(self, source: Tensor, mask: Tensor) -> Tensor:
-        """Return the states of documents [B, S, D]; a `ValueError` if one is longer than the model's positions."""
-        if self.max_positions is not None and source.shape[1] > self.max_positions:
+        """Return states of documents, ids and mask [B, S] -> [B, S, D]; a `ValueError` if longer than the positions."""
+        if self.max_positions is not None and source.shape[1] > self.max_positions:  # None: relative, as in T5
             raise ValueError(
                 f"a document of {source.shape[1]} tokens, {self.max_positions} positions in the model: lower max_source"
             )
@@ -67,7 +67,7 @@ class PretrainedEncoderDecoder(nn.Module):
         return documents if self.shares_documents else documents.repeat_interleave(count, 0)
 
     def _run(self, states: Tensor, mask: Tensor, inputs: Tensor, past: EncoderDecoderCache | None, use_cache: bool):
-        """Run the decoder over inputs [B K, T] after `past`; states [B K, S, D] (if shared, B) have a mask [B, S]."""
+        """Run the decoder over inputs [B K, T] after `past`; states [B K, S, D], if shared [B, S, D], mask [B, S]."""
         mask = self._of_each_input(mask, len(inputs) // len(mask))
         mask = pretrained_attention.prepared_mask(self.model.config, mask, inputs.shape[1], states.dtype)
         causal = None  # with a cache, the model makes the causal mask itself
@@ -100,7 +100,7 @@ class PretrainedEncoderDecoder(nn.Module):
 
     def begin(self, states: Tensor, mask: Tensor) -> tuple[State, State]:
         """Return the initial state and the memory of decoding, see `EncoderDecoder.begin`."""
-        first = torch.full_like(mask[:, :1], self.model.config.decoder_start_token_id, dtype=torch.long)
+        first = torch.full_like(mask[:, :1], self.model.config.decoder_start_token_id, dtype=torch.long)  # [B, 1]
         # one step fills the cache with the keys and values of the documents, and of the first symbol
         cache = self._run(states, mask, first, past=None, use_cache=True).past_key_values
         state: State = {}
@@ -127,9 +127,9 @@ class PretrainedEncoderDecoder(nn.Module):
         """Decode one position of K hypotheses of each document: ids [B, K] -> logits [B, K, V], and the next state."""
         B, K = tokens.shape
         hypotheses = _cache({name: tensor.flatten(0, 1) for name, tensor in state.items()})  # [B K, N, t, D / N] each
-        mask = memory["mask"]  # [B, S]; keys and values of documents are repeated K times unless inputs share them
+        mask = memory["mask"]  # [B, S]; the documents below are repeated K times if hypotheses cannot share them
         documents = {name: self._of_each_input(tensor, K) for name, tensor in memory.items() if name != "mask"}
-        # only the shape of the encoder states matters, because their keys and values are cached
+        # only the shape of the encoder states is read, as their keys and values are cached: one zero, expanded
         states = documents["keys0"].new_zeros(1, 1, 1)
         states = states.expand(len(documents["keys0"]), mask.shape[1], self.model.get_encoder().config.hidden_size)
         cache = EncoderDecoderCache(hypotheses, _cache(documents))
@@ -142,7 +142,7 @@ class PretrainedEncoderDecoder(nn.Module):
 
 
 def _cache(tensors: State) -> DynamicCache:
-    """Return a cache that holds the keys and values of each layer themselves; its `update` would copy them."""
+    """Return a cache of the tensors `keys<layer>`, `values<layer>` themselves, which the method `update` would copy."""
     cache = DynamicCache()
     for number in range(len(tensors) // 2):
         layer = DynamicLayer()

@@ -41,12 +41,12 @@ def bidirectional(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> Recurrence:
     forward, forward_cell = _one_direction(lstm, inputs, weights[:half])
     backward, backward_cell = _one_direction(lstm, inputs[rows.unsqueeze(1), reversal], weights[half:])
     hidden = torch.stack([direction[rows, lengths - 1] for direction in (forward, backward)])  # [2, B, H]
-    states = torch.cat([forward, backward[rows.unsqueeze(1), reversal]], -1)
+    states = torch.cat([forward, backward[rows.unsqueeze(1), reversal]], -1)  # backward states in the original order
     return Recurrence(states.masked_fill(~mask.unsqueeze(-1), 0), hidden, torch.stack([forward_cell, backward_cell]))
 
 
 def packed(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> Recurrence:
-    """Run the LSTM over a packed sequence. Lengths are sorted here, on the CPU: PyTorch would wait for the GPU."""
+    """Run `bidirectional` by a packed sequence, sorted here, on the CPU: PyTorch, if it sorts, waits for the GPU."""
     order = lengths.argsort(descending=True)
     to_sorted = order.to(inputs.device, non_blocking=True)
     to_original = order.argsort().to(inputs.device, non_blocking=True)
@@ -60,7 +60,7 @@ def _one_direction(lstm: nn.LSTM, inputs: Tensor, weights: list[Tensor]) -> tupl
     """Return the states [B, T, H] and the last cell [B, H] of one direction; the last input feature marks padding."""
     input_weight, *others = weights                                                  # [4 H, D], and hidden and biases
     gates = input_weight.new_zeros(4, lstm.hidden_size)  # input gate, forget gate, cell, output gate
-    gates[0], gates[1] = -_SATURATING, _SATURATING  # the padding mark closes the input gate, opens the forget gate
+    gates[0], gates[1] = -_SATURATING, _SATURATING  # at padding the input gate is exactly 0, the forget gate 1
     weights = [torch.cat([input_weight, gates.view(-1, 1)], 1), *others]             # [4 H, D + 1], and the others
     zero = inputs.new_zeros(1, len(inputs), lstm.hidden_size)
     states, _, cell = one_layer_lstm(lstm, inputs, (zero, zero), weights)
@@ -76,7 +76,7 @@ def one_layer_lstm(
     which PyTorch raises an error. There the LSTM is computed in float32, and its results are rounded.
 
     The inputs are [B, T, D], hidden and cell state before the first step and after the last [1, B, H] each, the states
-    [B, T, H]. By default the weights are those of the LSTM.
+    [B, T, H]. The weights, in the order of `torch.lstm`, are those of the LSTM by default.
     """
     weights = _weights(lstm) if weights is None else weights
     dtype = inputs.dtype

@@ -33,7 +33,7 @@ def sinusoidal(length: int, size: int, device: torch.device | None = None, start
     """
     if size % 2:
         raise ValueError(f"sinusoidal positions need an even size, got {size}")
-    # at least float32: bfloat16, the default dtype of runs in it, would round positions beyond 256
+    # at least float32: bfloat16, the default dtype in bf16-true precision, would round positions beyond 256
     dtype = torch.promote_types(torch.get_default_dtype(), torch.float32)
     steps = torch.arange(0, size, 2, dtype=dtype, device=device)                             # [D / 2]
     positions = torch.arange(start, start + length, device=device)                           # [T]
@@ -97,7 +97,7 @@ class MultiHeadAttention(nn.Module):
         keys = (memory if isinstance(memory, KeyValues) else self.project(memory)).keys          # [B, N, S, D / N]
         scores = self.split(self.query(x) * keys.shape[-1] ** -0.5) @ keys.transpose(-1, -2)     # [B, N, T, S]
         if mask is not None and mask.dtype == torch.bool:
-            # an additive mask of -inf is small, and added in place, so that no copy of the scores is needed
+            # as 0 and -inf the mask is added in place, whereas `masked_fill` would copy the scores
             mask = scores.new_zeros(mask.shape).masked_fill_(~mask, float("-inf"))
             scores += mask
         elif mask is not None:
@@ -143,8 +143,8 @@ class Residual(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention and feed-forward network, each with a residual connection.
 
-    The size is D, there are N `heads`, and `feed_forward` is the width inside. Dropout is on attention weights, inside
-    the feed-forward network, and on both outputs.
+    Vectors have D = `size` elements, attention N `heads`, and the feed-forward network the width `feed_forward` inside;
+    `norm` is that of `Residual`. Dropout is on attention weights, inside the feed-forward network, and on both outputs.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class DecoderLayer(nn.Module):
         self.attention = MultiHeadAttention(size, heads, dropout)
         self.cross_attention = cross_attention or MultiHeadAttention(size, heads, dropout)
         self.feed_forward = FeedForward(size, feed_forward, dropout, activation)
-        self.around_attention, self.around_cross, self.around_feed_forward = (
+        self.around_attention, self.around_cross, self.around_feed_forward = (  # residual connection and norm of each
             Residual(size, dropout, norm) for _ in range(3)
         )
 
@@ -199,7 +199,7 @@ class DecoderLayer(nn.Module):
     def forward(self, x: Tensor, memory: Tensor | KeyValues, memory_mask: Tensor | None = None) -> Tensor:
         """Run all target positions of x in parallel: [B, T, D], or [B, K, T, D] for K targets of each document.
 
-        Memory, [B, S, D] or its keys and values, is not repeated. The mask is [B, N or 1, 1, S], for all queries.
+        Memory, [B, S, D] or its keys and values, is not repeated; its mask, True at tokens, is [B, N or 1, 1, S].
         """
         targets = x.flatten(0, -3)                                                           # [B K, T, D]
         targets = self.around_attention(targets, lambda y: self.attention(y, y, causal=True))

@@ -60,7 +60,7 @@ class PointerGenerator(CopyingSummarizer):
         )  # fmt: skip
         self.has_pointer = pointer
         self.has_coverage = coverage
-        self.coverage_gate = float(coverage)  # 1 to attend with coverage, 0 without; `CoverageAnnealing` changes both
+        self.coverage_gate = float(coverage)  # 1: attend with coverage; `CoverageAnnealing` sets it and the weight
         self.loss_weights["coverage"] = float(coverage)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
@@ -75,8 +75,8 @@ class PointerGenerator(CopyingSummarizer):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore `coverage_gate` (0 before `CoverageAnnealing` turns coverage on, then 1) when a run continues.
 
-        A run that starts from the weights of another one keeps its gate. If that model had no coverage, w_c keeps its
-        initial values: as in section 4 of the paper, a trained pointer-generator gets coverage.
+        A run that starts from another run's weights keeps the gate that its arguments set. If the other model had no
+        coverage, the weight w_c of coverage keeps its initial values: a trained model gets coverage (paper, section 4).
         """
         if checkpoint.get("start") and self.has_coverage:  # set by `StartFrom`: the weights are those of another run
             w_c = self.network.attention.coverage.detach()
@@ -102,7 +102,7 @@ class PointerGenerator(CopyingSummarizer):
     def loss_terms(self, batch: PointerGeneratorBatch) -> dict[str, Tensor]:
         """Return `nll` and, with coverage, `coverage`: means over each target, then over documents. Log mean p_gen."""
         decoded = self.decode(batch, batch.target_input.unsqueeze(1))  # K = 1 target per document
-        lengths, real = batch.target_lengths, batch.target != PAD                    # [B]; True at `target_rows`, [B T]
+        lengths, real = batch.target_lengths, batch.target != PAD                    # [B]; True at tokens, [B, T]
         log_probs = self.target_log_probs(batch, decoded, batch.target.unsqueeze(1), batch.target_rows)  # 0 at padding
         terms = {"nll": -(log_probs.squeeze(1).sum(1) / lengths).mean()}
         if self.has_coverage:

@@ -41,7 +41,7 @@ class PointerGeneratorNetwork(nn.Module):
 
     Each LSTM gate has one bias: PyTorch's second bias stays at zero and is not trained. With V = 50,000, E = 128 and
     H = 256 there are 21,499,600 trained parameters; the pointer adds 1,153 and coverage 512. Arguments as of
-    `PointerGenerator`; dropout also is on encoder states.
+    `PointerGenerator`, where `embedding_std` is `embedding.std`; dropout also is on encoder states.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class PointerGeneratorNetwork(nn.Module):
         self.embedding = nn.Embedding(vocab_size, E)
         self.encoder = nn.LSTM(E, H, batch_first=True, bidirectional=True)
         self.reduce_hidden, self.reduce_cell = nn.Linear(2 * H, H), nn.Linear(2 * H, H)  # both directions -> decoder
-        self.feed_word, self.feed_context = nn.Linear(E, E), nn.Linear(2 * H, E, bias=False)  # sum: input of a step
+        self.feed_word, self.feed_context = nn.Linear(E, E), nn.Linear(2 * H, E, bias=False)  # added in a step
         self.decoder = nn.LSTMCell(E, H)
         self.attention = CoverageAttention(2 * H, 2 * H, 2 * H, coverage)  # states, [cell; hidden], width inside
         self.combine = nn.Linear(3 * H, H)  # of [hidden; context]
@@ -85,7 +85,7 @@ class PointerGeneratorNetwork(nn.Module):
         for layer in (self.feed_word, self.feed_context, self.attention.project, self.attention.query, self.combine):
             nn.init.xavier_uniform_(layer.weight)
         for layer in (self.reduce_hidden, self.reduce_cell):
-            nn.init.trunc_normal_(layer.weight, std=max(std, 1e-4))
+            nn.init.trunc_normal_(layer.weight, std=max(std, 1e-4))  # at least 1e-4, the authors' value
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Memory, DecoderState]:
         """Encode vocabulary ids [B, S] of `lengths` tokens, on the CPU, at least 1; the decoder state has K = 1."""
@@ -107,8 +107,8 @@ class PointerGeneratorNetwork(nn.Module):
         """Run one decoder step for K summaries of each of B documents.
 
         `word_input` is `feed_word(embedding(word))` of the previous word, [B, K, E]; the gate is 1 to use coverage in
-        the attention, 0 to ignore it. Returns the LSTM's input x_t [B, K, E], the attention [B, K, S], covloss_t
-        [B, K], and the next state.
+        the attention, 0 to ignore it. Returns the LSTM's input x_t [B, K, E], the attention [B, K, S], its overlap with
+        the coverage, covloss_t (equation 12) [B, K], and the next state.
         """
         inputs = word_input + self.feed_context(state.context)  # [B, K, E], in half precision under autocast
         previous = (state.hidden.flatten(0, 1).to(inputs.dtype), state.cell.flatten(0, 1).to(inputs.dtype))
