@@ -17,11 +17,11 @@ def log_training(
     """Log train/<name> for each value, a mean over the documents of this rank's batch, averaged over all ranks.
 
     With several ranks, values are only averaged and logged in steps that Lightning writes (`log_every_n_steps`), in the
-    first step and in the last one of each epoch; in others, `trainer.callback_metrics` keeps the previous values. All
+    first step and in the last of each epoch; in other steps, `trainer.callback_metrics` keeps the previous values. All
     ranks must pass the same names in the same steps. The progress bar shows the values named in `prog_bar`.
     """
     trainer = module.trainer
-    # `weight`: documents of this rank / mean over ranks, so that a mean over ranks is a mean over documents
+    # `weight` is the number of documents / its mean over ranks, so that a mean over ranks is one over documents
     values = {name: value * batch.weight for name, value in values.items()}
     if trainer.world_size > 1:
         is_edge = is_last_batch(trainer) or not has_logged(trainer, "train/loss")  # last of the epoch, or first of all

@@ -139,7 +139,7 @@ class SentenceNetwork(InterSentenceScorer):
         self.reader, self.encoding, self.interval_segments = reader, encoding, interval_segments
         self.pooler, self.lead_prior = Pooler(pooling, reader.size), between.lead_prior  # the prior's strength
         for name in ("lead_prior", "ranks"):  # options that read the features of `layout`
-            if getattr(between, name) and self.layout is None:  # set by the base class
+            if getattr(between, name) and self.layout is None:  # `layout` is set by the base class
                 raise ValueError(f"inter_sentence.{name} needs inter_sentence.layout: true")
         if between.members < 1:
             raise ValueError(f"inter_sentence.members must be at least 1, got {between.members}")
@@ -193,9 +193,9 @@ class SentenceNetwork(InterSentenceScorer):
         starts: Sequence[Sequence[int]],
         with_document: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the states of all tokens for vectors of sentences, and for vectors of documents, [B, T, H] each.
+        """Return the states of all tokens for vectors of sentences and for those of documents, [B, T, H]; see `states`.
 
-        With `joint` both are the same, with `separate` the second is None if not needed. Arguments as in `states`.
+        With `joint` both are the same. With `separate` the second is None if neither caller nor scorer needs it.
         """
         states = self.states(tokens, lengths, owner, starts if self.encoding == "separate" else None)
         if self.encoding != "separate":

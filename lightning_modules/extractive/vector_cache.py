@@ -24,9 +24,9 @@ def pool_all(states: Tensor, whole: Tensor | None, owner: Tensor, heads: Tensor,
     """Pool each document and its L = `width` sentences by cls, mean and max, P = 3 poolings -> [B, 1 + L, P, H].
 
     The encoder takes almost all of the time, so that the results of all poolings are computed and stored together. The
-    tokens have `states` for sentences, and `whole` for documents, [B, T, H], another pass if `separate`; without these
-    (None), the vector of a document is 0. `owner` is the sentence of each token, -1 at padding; `heads` is True
-    at the first token of each piece of a sentence (a long one has several), [B, T] both.
+    tokens have `states` for sentences and `whole` for documents, [B, T, H], which differ in `separate` encoding; if
+    `whole` is None, the vectors of documents are 0. `owner` is the sentence of each token, -1 at padding; `heads` is
+    True at the first token of each piece of a sentence (a long one has several), [B, T] both.
     """
     pooled = []
     for kind in FROZEN_POOLINGS:
@@ -41,7 +41,7 @@ class VectorCache:
     """Vectors of documents by the digest of their sentences and pieces, float32, in memory and in a file.
 
     A sentence takes 12 H bytes (3 poolings of width H), 4.6 kB with MiniLM. A damaged file counts as empty, and is
-    replaced. Its name depends on the encoder's weights, `state`, and `settings`; without a folder there is no file.
+    replaced. The file's name depends on the encoder's weights, `state`, and `settings`; no folder means no file.
     """
 
     def __init__(self, state: dict[str, Tensor], *settings: object, folder: Path | None = None) -> None:
@@ -62,7 +62,7 @@ class VectorCache:
     ) -> Tensor:
         """Return the vectors of a batch as of `pool_all`, [B, 1 + L, P, H], on the CPU.
 
-        If one is missing, `compute` returns all of them, then kept in memory. `starts` are the first tokens of each
+        If one is missing, `compute` returns all, to be kept in memory. `starts` are the first tokens of each
         document's pieces, into which long sentences are split; the vectors depend on them.
         """
         keys = [text_digest(json.dumps([list(text), list(first)])) for text, first in zip(texts, starts)]

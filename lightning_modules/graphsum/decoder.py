@@ -69,7 +69,7 @@ def _parts(query: Tensor, keys: Tensor) -> list[slice]:
 
 
 def grouped_attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, shares: Tensor) -> Tensor:
-    """Return sum_j share_tj sum_i gamma_tji v_ji, where gamma is a softmax over the n keys of each of L groups.
+    """Return sum_j share_tj sum_i gamma_tji v_ji for query t; gamma is softmax over the n keys i of each of L groups j.
 
     Queries and the result are [B, N, T, d], keys and values [B, N, L n, d], the shares of groups [B, N, T, L]. The mask
     of keys, [B, L, n], is True somewhere in each group. For the backward pass, no tensor of the size of gamma is kept.

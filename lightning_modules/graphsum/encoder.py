@@ -56,7 +56,7 @@ class Source(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """Memory of the decoder: keys and values of each layer, which have masks with `graph`, else the mask of tokens."""
+    """Memory of the decoder: keys and values of each layer, and the mask of tokens, unless the layers hold masks."""
 
     layers: list[GraphMemory] | list[KeyValues]
     mask: Tensor | None  # True at tokens, [B, 1, 1, S]; None if the layers have masks
@@ -76,7 +76,7 @@ class Memory(NamedTuple):
         """Rebuild the memory from the dictionary that the method `tensors` returned."""
         mask = tensors.get("mask")
         kind = GraphMemory if mask is None else KeyValues  # layers of `graph` hold their masks
-        num_layers = len(tensors) // len(kind._fields)  # rounded down, as the mask is of no layer
+        num_layers = len(tensors) // len(kind._fields)  # rounded down: `mask` is one tensor more
         layers = [kind(*(tensors[f"{number}.{name}"] for name in kind._fields)) for number in range(num_layers)]
         return cls(layers, mask)
 
@@ -186,7 +186,7 @@ class GraphSumNetwork(TiedOutput):
             return self.tokens(embedded, source.concatenated_mask())
         positions = self.positions(*source.ids.shape[1:], source.ids.device)                 # [L, n, D]
         if self.pretrained is not None:
-            vectors = source.in_paragraphs(self._pretrained(source))  # without positions in and of paragraphs
+            vectors = source.in_paragraphs(self._pretrained(source))  # computed without positions of paragraphs
             return self.dropout(vectors + positions.to(vectors.dtype))
         return self.tokens(self.embed(source.ids, positions), source.visible)  # attention mask, [B, L, n]
 
@@ -198,7 +198,7 @@ class GraphSumNetwork(TiedOutput):
             paragraphs = self.pooling(tokens, visible)                                       # [B, L, D]
             for layer in self.paragraphs:
                 paragraphs = layer(paragraphs, paragraph_mask, source.graph)
-            contents = (tokens, self.paragraph_norm(paragraphs), visible, paragraph_mask, source.graph)  # and masks
+            contents = (tokens, self.paragraph_norm(paragraphs), visible, paragraph_mask, source.graph)
             return Memory([layer.cross_attention.remember(*contents) for layer in self.decoder], mask=None)
         if self.kind == "hierarchical":
             for layer in self.paragraphs:

@@ -72,7 +72,7 @@ class GraphSum(SequenceToSequence):
             self._copy_pretrained_embeddings()
 
     def _copy_pretrained_embeddings(self) -> None:
-        """Replace the first rows of the embedding by those of the pretrained encoder, which has the same word ids."""
+        """Replace the first rows of the embedding by those of the pretrained encoder, whose tokenizer data has."""
         if self.network.pretrained is None:
             raise ValueError("pretrained_embeddings needs a checkpoint, the name or folder of a pretrained encoder")
         words = self.network.pretrained.model.get_input_embeddings().weight
@@ -179,7 +179,7 @@ class GraphSum(SequenceToSequence):
         """Return the best hypothesis of each document, with the attention of its sentences to paragraphs in `extra`."""
         hypotheses = self.generate(batch, self.decoding)
         best = Samples(hypotheses.tokens[:, :1], hypotheses.lengths[:, :1])  # hypotheses are sorted, the best one first
-        attention = self.paragraph_attention(batch, best)[:, 0].float().cpu()                # of K = 1, [B, T, L]
+        attention = self.paragraph_attention(batch, best)[:, 0].float().cpu()                # without K = 1: [B, T, L]
         num_paragraphs = batch.source_mask.any(-1).sum(1).tolist()  # of a mask of tokens, [B, L, n]
         summaries = []
         for b, (ids,) in enumerate(self._ids_without_stop(best)):
@@ -187,7 +187,7 @@ class GraphSum(SequenceToSequence):
             for sentence, positions in self.sentences(ids):
                 sentences.append(sentence)
                 mean_attention = attention[b, positions, : num_paragraphs[b]].mean(0).tolist()
-                paragraph_attention.append([round(weight, 4) for weight in mean_attention])  # short in the file
+                paragraph_attention.append([round(weight, 4) for weight in mean_attention])  # 4 digits in the JSON file
             extra = {"paragraph_attention": paragraph_attention}
             summaries.append(Summary(batch.ids[b], sentences, batch.references[b], extra=extra))
         return summaries

@@ -44,7 +44,7 @@ def _novel_share(units: Sequence[tuple[int, ...]], in_source: set[tuple[int, ...
 def repetition(summary: Sentences, orders: Sequence[int] = ORDERS, language: str = "en") -> dict[str, float | None]:
     """Return the fractions of repeated n-grams and sentences of a summary (See et al. 2017, figure 4).
 
-    They are "repeated_1" (and so on, by order) and "repeated_sentences", 1 - distinct / all, in [0, 1); None for a
+    They are "repeated_1" (to 4 by default) and "repeated_sentences", 1 - distinct / all, in [0, 1); None for a
     summary without such units. N-grams are taken within sentences, and compared over the whole summary.
     """
     words = _encoded(summary, language)  # integers, for each sentence
@@ -84,7 +84,7 @@ def fragments(summary: Sequence[Any], source: Sequence[Any]) -> list[tuple[int, 
         longest = longest_position = 0
         end = 0  # end of the last match in the source
         for position in positions.get(summary[start], ()):
-            if position < end:  # inside the last match
+            if position < end:  # inside the last match, skipped as in figure 2
                 continue
             length = _match_length(summary, source, start, position)
             end = position + length

@@ -85,7 +85,7 @@ class ConsistencyModel(PairClassifier):
         return [float(matrix.amax(0).mean()) if matrix.numel() else 0.0 for matrix in supported]
 
 
-def source_chunks(sentences: Sentences, most: int = CHUNK_WORDS) -> list[str]:
+def source_chunks(sentences: Sentences, most: int = CHUNK_WORDS) -> list[str]:  # 350 words, as in AlignScore
     """Return runs of whole sentences with at most `most` words; a longer sentence is a chunk by itself."""
     chunks: list[list[str]] = []
     chunk_words = 0  # number of words of the last chunk

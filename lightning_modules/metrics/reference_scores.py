@@ -86,7 +86,7 @@ def meteor(
 
 
 def has_wordnet() -> bool:
-    """Return whether NLTK has WordNet; NLTK, slow to import, is imported only if a folder that it searches has one."""
+    """Return whether NLTK has WordNet; its slow import is avoided if no folder that NLTK searches has WordNet."""
     searched = [Path(name).expanduser() for name in os.environ.get("NLTK_DATA", "").split(os.pathsep) if name]
     parents = [Path.home(), Path(sys.prefix)]  # of NLTK's default folders
     parents += [Path(root, part) for root in (sys.prefix, "/usr", "/usr/local") for part in ("share", "lib")]
@@ -170,14 +170,14 @@ def _import_library(module: str, score: str, extra: str) -> ModuleType:
 def _sacrebleu(
     name: str, corpus_metric: Any, document_metric: Any, predictions: Sequence[Sentences], references: References
 ) -> ScoreList:
-    """Return scores of the corpus, of documents (whose metric may smooth), and counts of each document to resample."""
+    """Return scores of the corpus, of documents (whose metric may smooth), and the counts of each, for resampling."""
     _check_references(predictions, references)
     texts = [_text(prediction) for prediction in predictions]
     targets = [[_text(target) for target in targets] for targets in references]
     if not texts:
         return ScoreList(0.0, [], f"{name}|no documents")
     counts: list[list[int]] = []  # K counts for each document; an integer for each order of n-grams, and lengths
-    for start in range(0, len(texts), _CHUNK):  # which bounds sacrebleu's memory
+    for start in range(0, len(texts), _CHUNK):  # chunks bound sacrebleu's memory
         chunk = slice(start, start + _CHUNK)
         counts += corpus_metric._extract_corpus_statistics(texts[chunk], _sacrebleu_references(targets[chunk]))
     documents = [document_metric._compute_score_from_stats(of_document).score for of_document in counts]

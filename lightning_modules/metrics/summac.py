@@ -135,7 +135,7 @@ def summac_scores(
     matrices = entailment.matrices(summaries, sources)
     if conv is None:
         return [summac_zs(matrix) for matrix in matrices]
-    return conv.score(matrices).tolist() if matrices else []  # no tensor to stack without summaries
+    return conv.score(matrices).tolist() if matrices else []  # `score` cannot stack zero summaries
 
 
 def _class_of(label: str, class_names: Sequence[str], name: str) -> int:

@@ -41,7 +41,7 @@ class BertReader(Reader):
                 for _ in range(config["num_hidden_layers"])
             )
             self.norm = nn.LayerNorm(size)
-        _assign(self.norm, weights, {"": "embeddings.LayerNorm"})  # "": the module, no submodule
+        _assign(self.norm, weights, {"": "embeddings.LayerNorm"})  # "" for the norm itself
         for number, layer in enumerate(self.layers):
             _assign(layer, weights, {part: f"encoder.layer.{number}.{name}" for part, name in _STORED_NAMES.items()})
         for module in self.modules():

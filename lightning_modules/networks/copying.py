@@ -226,7 +226,7 @@ class PermittedMixture(NamedTuple):
             return word
         position = inverse_cdf(self.copied.flatten(0, 1)).view(shape)
         generate = (logsigmoid(self.gate) + self.share - self._normalizer()).exp()  # P of vocabulary, [B, K]
-        uniform = torch.rand(shape, device=generate.device, dtype=torch.double)  # float32: 0, below any P, once in 2^24
+        uniform = torch.rand(shape, device=generate.device, dtype=torch.double)  # once in 2^24, float32 is 0 < P
         return torch.where(uniform < generate, word, self.source.gather(1, position))
 
     def log_probs(self, tokens: Tensor) -> Tensor:

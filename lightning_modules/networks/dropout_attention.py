@@ -23,10 +23,10 @@ def attention(
 
     By default `scale` is d^-0.5. Without dropout, and on a GPU, PyTorch's function is called. With dropout on a CPU it
     keeps four tensors of the size of the weights for the backward pass, and draws its mask from a slow generator. Here
-    some heads are computed at a time, and again in the backward pass, the mask too, from its seed. A training step
-    of BertSum over MiniLM (8 documents of 500 tokens, one thread) is 1.46 times as fast in 0.38 of the memory
-    (`experiments/results/attention_dropout.md`). The probability of dropout is rounded to a multiple of 1/65,536 (0.1
-    becomes 0.100006), and the weights that stay are scaled accordingly.
+    the weights of some heads at a time are computed, and again in the backward pass, with the mask drawn from its seed.
+    A training step of BertSum over MiniLM (8 documents of 500 tokens, one thread) is 1.46 times as fast in 0.38 of the
+    memory (`experiments/results/attention_dropout.md`). The probability of dropout is rounded to a multiple of 1/65,536
+    (0.1 becomes 0.100006), and the weights that stay are scaled accordingly.
 
     The mask is True where attention is allowed (bool), or a bias of scores (float), broadcastable to [B, N, T, S]. Each
     query must be allowed at least one key. `causal` excludes a mask.
@@ -59,7 +59,7 @@ def _bias(mask: Tensor | None, dtype: torch.dtype, heads: torch.Size) -> Tensor:
 
 
 class _DropoutAttention(torch.autograd.Function):
-    """Attention of R = B N heads, [R, T, d] over [R, S, d]; products are written to `out`, which autocast leaves."""
+    """Attention of R = B N heads, [R, T, d] over [R, S, d]; products go to `out`, whose dtype autocast keeps."""
 
     @staticmethod
     def forward(ctx, query: Tensor, key: Tensor, value: Tensor, bias: Tensor, dropout: float, scale: float) -> Tensor:
@@ -107,7 +107,7 @@ def _bias_of(part: slice, bias: Tensor) -> Tensor:
 
 
 def _parts(query: Tensor, key: Tensor, buffers: int):
-    """Yield slices of r of the R heads of a query [R, T, d], each with `buffers` empty tensors [r, T, S], shared."""
+    """Yield slices of r of the R heads of a query [R, T, d], each with `buffers` tensors [r, T, S], reused for all."""
     shape = (query.shape[1], key.shape[1])
     heads = max(1, PART_ELEMENTS // max(1, shape[0] * shape[1]))  # r; T or S is 0 for a text without tokens
     memory = query.new_empty(buffers, min(heads, len(query)), *shape)

@@ -44,8 +44,8 @@ class DecodingLayer(NamedTuple):
         if torch.is_autocast_enabled(device):
             weight, bias = (tensor.to(torch.get_autocast_dtype(device)) for tensor in (weight, bias))
         if device != "cpu":
-            return cls(weight.mT.unsqueeze(0), bias.view(1, 1, -1), size)  # a single slice, [1, H, V] and [1, 1, V]
-        words = min(size, DECODING_WORDS)  # of a slice, a copy; padding words of probability 0 fill the last slice
+            return cls(weight.mT.unsqueeze(0), bias.view(1, 1, -1), size)  # one slice, not copied: [1, H, V], [1, 1, V]
+        words = min(size, DECODING_WORDS)  # per slice; padding words of probability 0 fill the last slice
         weight, bias = pad(weight, (0, 0, 0, -size % words)), pad(bias, (0, -size % words), value=float("-inf"))
         return cls(weight.unflatten(0, (-1, words)).mT.contiguous(), bias.view(-1, 1, words), size)
 
@@ -121,7 +121,7 @@ class _LogProbs(torch.autograd.Function):
         target_logits = totals = 0
         for part in ctx.parts:
             logits = upcast_half(torch.addmm(bias[part], features, weight[part].T))      # [N, words]
-            column, inside = _columns_in(part, targets)  # column of the target in this slice, if inside, [N, 1]
+            column, inside = _columns_in(part, targets)  # any column where `inside` is False, [N, 1]
             target_logits = target_logits + logits.gather(-1, column).masked_fill(~inside, 0)  # [N, 1]
             totals = totals + logits.sum(-1)                                             # for the mean, [N]
             maxima.append(logits.amax(-1, keepdim=True))                                 # [N, 1]
@@ -144,7 +144,7 @@ class _LogProbs(torch.autograd.Function):
             # exponentials times exp(maximum - normalizer) are P
             factor = negative_sum * (maximum - normalizer).exp()                         # [N, 1]
             grad = torch.addcmul(grad_each, exponentials, factor)                        # d logits, [N, words]
-            column, inside = _columns_in(part, targets)  # column of the target in this slice, if inside, [N, 1]
+            column, inside = _columns_in(part, targets)  # any column where `inside` is False, [N, 1]
             grad.scatter_add_(-1, column, inside * grad_target.unsqueeze(-1))
             grad_bias[part] = grad.sum(0)
             grad = grad.to(features.dtype)

@@ -125,8 +125,7 @@ class Reader(nn.Module):
     ) -> Tensor:
         """Encode documents passage by passage: ids [B, T] -> [B, T, H], zeros at tokens of no passage.
 
-        Each token takes its state from at most one passage. At most `chunk` tokens, padding included, are encoded
-        together (but at least one passage).
+        A token's state is from one passage at most. Up to `chunk` tokens, padded, or a passage are encoded at once.
         """
         B, T = ids.shape
         flat_ids = ids.flatten()                                                             # [B T]
@@ -154,7 +153,7 @@ class Reader(nn.Module):
 
 
 def _chunks(passages: Sequence[Passage], max_tokens: int) -> list[list[Passage]]:
-    """Group passages of similar size into chunks of at most `max_tokens` tokens, padding included, or one passage."""
+    """Group passages of similar size into chunks of at most `max_tokens` tokens, padding included, or a longer one."""
     groups: list[list[Passage]] = []
     for passage in sorted(passages, key=lambda passage: -passage.size):
         if groups and (len(groups[-1]) + 1) * groups[-1][0].size <= max_tokens:  # all are padded to the first, longest

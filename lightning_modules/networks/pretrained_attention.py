@@ -88,7 +88,7 @@ def share_documents(model: PreTrainedModel) -> bool:
     """
     is_supported = False
     for name, layer in model.named_modules():
-        for ending, states_name in _CROSS_ATTENTION.items():  # end of a layer's name, argument of documents' states
+        for ending, states_name in _CROSS_ATTENTION.items():  # end of a layer's name, and its argument for states
             if name.endswith(ending):
                 layer.forward = partial(_attend_together, layer.forward, states_name)
                 is_supported = True

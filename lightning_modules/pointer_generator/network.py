@@ -59,7 +59,7 @@ class PointerGeneratorNetwork(nn.Module):
         self.embedding = nn.Embedding(vocab_size, E)
         self.encoder = nn.LSTM(E, H, batch_first=True, bidirectional=True)
         self.reduce_hidden, self.reduce_cell = nn.Linear(2 * H, H), nn.Linear(2 * H, H)  # both directions -> decoder
-        self.feed_word, self.feed_context = nn.Linear(E, E), nn.Linear(2 * H, E, bias=False)  # added in a step
+        self.feed_word, self.feed_context = nn.Linear(E, E), nn.Linear(2 * H, E, bias=False)  # added, with one bias
         self.decoder = nn.LSTMCell(E, H)
         self.attention = CoverageAttention(2 * H, 2 * H, 2 * H, coverage)  # states, [cell; hidden], width inside
         self.combine = nn.Linear(3 * H, H)  # of [hidden; context]
@@ -99,7 +99,7 @@ class PointerGeneratorNetwork(nn.Module):
             context=states.new_zeros(len(source), 1, states.shape[-1]),
             coverage=torch.zeros_like(source, dtype=self.embedding.weight.dtype).unsqueeze(1),     # [B, 1, S]
         )
-        return Memory(states, self.attention.project(states), mask), start
+        return Memory(states, self.attention.project(states), mask), start  # W_h h is projected once for all steps
 
     def step(
         self, word_input: Tensor, state: DecoderState, memory: Memory, coverage_gate: float
