@@ -113,7 +113,7 @@ class GraphEncoderLayer(nn.Module):
         score_mask = mask[:, None, None]  # `MultiHeadAttention` takes a boolean mask or a bias; [B, 1, 1, L]
         if self.bias is not None:
             bias = self.bias(graph).unsqueeze(1)                                             # [B, 1, L, L]
-            score_mask = bias.masked_fill(~score_mask, float("-inf"))
+            score_mask = bias.masked_fill(~score_mask, float("-inf"))  # -inf at padding keys, [B, 1, L, L]
         return self.around(x, lambda y: self.attention(y, y, score_mask))  # residuals, normalization, feed-forward
 
 

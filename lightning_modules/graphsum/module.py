@@ -197,7 +197,7 @@ def _load_pretrained(options: GraphSumEncoder) -> TextEncoder | None:
     """Return the pretrained encoder that the options name; None for an encoder from scratch."""
     if options.checkpoint is None:
         return None
-    subwords = Subwords(options.checkpoint)
+    subwords = Subwords(options.checkpoint)  # the tokenizer, which knows the special ids
     settings = {"frozen": options.frozen, "window": options.window, "pad_id": subwords.pad_id}
     encoder = TextEncoder.pretrained(encoder_path(options.checkpoint), subwords.special, **settings)
     if getattr(encoder.model, "pooler", None) is not None:  # BERT and RoBERTa have one

@@ -9,7 +9,7 @@ VARIANTS = ("rouge1", "rouge2", "rougeLsum")
 
 
 def lead_scores(documents: Iterable[Document], language: str = "en") -> dict[str, float]:
-    """Return the mean ROUGE F1 x 100 of the first sentences of documents with references; empty if there are none."""
+    """Return the mean ROUGE F1 x 100 of the first sentences of documents with nonblank references; {} if none."""
     leads, references = [], []
     for document in documents:
         if with_text := [reference for reference in document.references if has_text(reference)]:

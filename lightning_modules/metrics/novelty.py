@@ -66,7 +66,7 @@ def extraction(summary: Sentences, source: Sentences, language: str = "en") -> E
     if not words:
         return None
     lengths = [length for _, _, length in fragments(words, source_words)]  # of copied fragments
-    squares = sum(length * length for length in lengths)  # each word of a fragment counts its length
+    squares = sum(length * length for length in lengths)  # for the density: each word counts the length of its fragment
     return Extraction(sum(lengths) / len(words), squares / len(words), len(source_words) / len(words))
 
 

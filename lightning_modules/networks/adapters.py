@@ -72,7 +72,7 @@ def add_low_rank_changes(model: nn.Module, rank: int, alone: bool = True) -> Non
         model.requires_grad_(False)
     for layer in layers:
         layer.weight.requires_grad_(False)
-        parametrize.register_parametrization(layer, "weight", LowRankChange(*layer.weight.shape, rank))
+        parametrize.register_parametrization(layer, "weight", LowRankChange(*layer.weight.shape, rank))  # W_0 + A B
 
 
 def merge_low_rank_changes(model: nn.Module) -> None:

@@ -140,7 +140,7 @@ class _LogProbs(torch.autograd.Function):
         grad_each = (grad_mean / len(weight)).unsqueeze(-1)                              # m / V, [N, 1]
         grad_weight = torch.empty_like(weight, dtype=ctx.dtypes[0])  # as the parameter, [V, H]
         grad_bias, grad_features = torch.empty_like(bias, dtype=ctx.dtypes[1]), 0
-        for part, maximum, exponentials in zip(ctx.parts, maxima, stored):
+        for part, maximum, exponentials in zip(ctx.parts, maxima, stored):  # for each slice of the vocabulary
             # exponentials times exp(maximum - normalizer) are P
             factor = negative_sum * (maximum - normalizer).exp()                         # [N, 1]
             grad = torch.addcmul(grad_each, exponentials, factor)                        # d logits, [N, words]

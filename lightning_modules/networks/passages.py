@@ -125,7 +125,7 @@ class Reader(nn.Module):
     ) -> Tensor:
         """Encode documents passage by passage: ids [B, T] -> [B, T, H], zeros at tokens of no passage.
 
-        A token's state is from one passage at most. Up to `chunk` tokens, padded, or a passage are encoded at once.
+        A token's state is from one passage at most. Up to `chunk` tokens with padding, or one passage, are one batch.
         """
         B, T = ids.shape
         flat_ids = ids.flatten()                                                             # [B T]

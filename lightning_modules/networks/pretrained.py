@@ -118,7 +118,7 @@ class PretrainedEncoderDecoder(nn.Module):
 
         def step(tokens: Tensor, state: State, memory: State, count: int | None):
             logits, state = self.step(tokens, state, memory)
-            # None instead of candidate ids: log P of all words, whatever the `count` of candidates
+            # ids None: the candidates are all words, whatever `count` asks for; log P in float32
             return None, upcast_half(logits[..., :words]).log_softmax(-1), state
 
         return step

@@ -226,7 +226,7 @@ class SmallEncoder(WindowedEncoder):
     """Small encoder that is trained with the rest: embeddings of hashed word features and one bidirectional LSTM.
 
     A word vector is the concatenation of one vector for each group of features (the word, its prefixes, its suffixes,
-    its shape), whose embeddings are added, as in fastText.
+    its shape, in this order by default), whose embeddings are added, as in fastText.
 
     Args:
         groups: for each group the number of features, which `datamodules.text.hashing` computes, the number of buckets

@@ -97,7 +97,7 @@ class PointerGenerator(CopyingSummarizer):
             word_inputs, DecoderState(**state), network_memory, self.coverage_gate
         )
         features, gate = self.network.features(inputs, next_state.hidden, next_state.cell, next_state.context)
-        return CopyOutputs(features, attention, gate), next_state._asdict()
+        return CopyOutputs(features, attention, gate), next_state._asdict()  # keyed by the fields of `DecoderState`
 
     def loss_terms(self, batch: PointerGeneratorBatch) -> dict[str, Tensor]:
         """Return `nll` and, with coverage, `coverage`: means over each target, then over documents. Log mean p_gen."""

@@ -104,7 +104,7 @@ class PointerGeneratorNetwork(nn.Module):
     def step(
         self, word_input: Tensor, state: DecoderState, memory: Memory, coverage_gate: float
     ) -> tuple[Tensor, Tensor, Tensor, DecoderState]:
-        """Run one decoder step for K summaries of each of B documents.
+        """Run one decoder step for K summaries of each of B documents; `memory` has their states h and W_h h.
 
         `word_input` is `feed_word(embedding(word))` of the previous word, [B, K, E]; the gate is 1 to use coverage in
         the attention, 0 to ignore it. Returns the LSTM's input x_t [B, K, E], the attention [B, K, S], its overlap with

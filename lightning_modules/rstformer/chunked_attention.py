@@ -63,7 +63,7 @@ class _Document:
         return local + weights[..., :first] @ columns[:, self.global_tokens] if first else local
 
     def add_column_grad_(self, total: Tensor, weights: Tensor, rows: Tensor, keys: slice) -> None:
-        """Add weights^T @ rows to `total`, gradient of k (q) or v (`grad`): [H, Q, G + K], [H, Q, D] -> [H, T, D]."""
+        """Add weights^T @ rows (q or `grad`) to gradient `total` of k or v: [H, Q, G + K], [H, Q, D] -> [H, T, D]."""
         first, transposed = len(self.global_tokens), weights.to(rows.dtype).transpose(1, 2)  # [H, G + K, Q]
         if total.dtype == rows.dtype:  # not for rows in half precision: `total` is at least float32
             total[:, keys].baddbmm_(transposed[:, first:], rows)  # without a tensor for the product
