@@ -76,7 +76,7 @@ class VectorCache:
         if self.path is None or len(self._vectors) == self._num_stored:
             return
         self._vectors = self._stored() | self._vectors  # the file may have grown since it was read
-        self._num_stored = len(self._vectors)
+        self._num_stored = len(self._vectors)  # vectors in the file
         self.path.parent.mkdir(parents=True, exist_ok=True)
         part = self.path.with_suffix(f".{os.getpid()}")  # of this process: other runs may write the same file
         try:

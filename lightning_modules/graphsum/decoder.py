@@ -35,7 +35,7 @@ class _GroupedAttention(torch.autograd.Function):
         ctx.save_for_backward(query, keys, values, bias, shares)
         mixed = torch.empty_like(query)
         for rows in _parts(query, keys):
-            weights = _GroupedAttention.gamma(rows, query, keys, bias, shares.shape[-1])  # softmax in groups
+            weights = _GroupedAttention.gamma(rows, query, keys, bias, shares.shape[-1])  # softmax in each group
             weights *= shares[rows].unsqueeze(-1)                              # times weights of groups, [r, T, L, n]
             torch.bmm(weights.flatten(-2), values[rows], out=mixed[rows])                        # [r, T, d]
         return mixed

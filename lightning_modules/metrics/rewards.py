@@ -43,7 +43,7 @@ class Reward(ABC):
 
 
 class RougeReward(Reward):
-    """ROUGE F1 in [0, 1] with the best reference; 0 with references without words, which warn unless they are blank.
+    """ROUGE F1 in [0, 1] with the best reference; one without words counts 0, with a warning unless it is blank.
 
     Args:
         variant: "rougeL", "rouge1", "rouge2", ...
@@ -189,7 +189,7 @@ class EntityCoverage(Reward):
 
 
 def entities(text: str) -> set[str]:
-    """Return the words, case-folded, that have a digit, or a capital and do not begin a sentence (`EntityCoverage`)."""
+    """Return case-folded words with a digit, or capitalized unless they begin a sentence (`EntityCoverage`)."""
     names = set()
     previous_end = 0  # end of the word before
     for match in _WORD.finditer(text):

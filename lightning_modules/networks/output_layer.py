@@ -43,8 +43,8 @@ class DecodingLayer(NamedTuple):
         device, size = weight.device.type, len(weight)
         if torch.is_autocast_enabled(device):
             weight, bias = (tensor.to(torch.get_autocast_dtype(device)) for tensor in (weight, bias))
-        if device != "cpu":
-            return cls(weight.mT.unsqueeze(0), bias.view(1, 1, -1), size)  # one slice, not copied: [1, H, V], [1, 1, V]
+        if device != "cpu":  # on a CPU, the slices below are a copy
+            return cls(weight.mT.unsqueeze(0), bias.view(1, 1, -1), size)  # a single slice, [1, H, V] and [1, 1, V]
         words = min(size, DECODING_WORDS)  # per slice; padding words of probability 0 fill the last slice
         weight, bias = pad(weight, (0, 0, 0, -size % words)), pad(bias, (0, -size % words), value=float("-inf"))
         return cls(weight.unflatten(0, (-1, words)).mT.contiguous(), bias.view(-1, 1, words), size)
