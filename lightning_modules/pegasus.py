@@ -63,7 +63,7 @@ class Pegasus(EncoderDecoderSummarizer):
         super().__init__(vocab_size, decoding, val_summaries)
         self.set_label_smoothing(label_smoothing)
         self.optimizer = optimizer
-        if encoder.checkpoint is not None:  # whose sizes replace all others
+        if encoder.checkpoint is not None:  # sizes are then those of the checkpoint
             self.network = load_encoder_decoder(encoder.checkpoint)
             return
         self.network = EncoderDecoder(

@@ -133,7 +133,7 @@ class PretrainedSummarizer(EncoderDecoderSummarizer):
                 if former_name != name and former_name in weights:
                     weights[name] = weights.pop(former_name)
                 elif ".lora_" in name:
-                    weights.setdefault(name, initial)  # a model without adapters: theirs keep initial values
+                    weights.setdefault(name, initial)  # the other model has no adapters: they keep initial values
         super().on_load_checkpoint(checkpoint)
 
     def configure_optimizers(self) -> dict[str, Any]:

@@ -80,7 +80,7 @@ class InterSentenceScorer(nn.Module):
             self.project: nn.Module = nn.Sequential(nn.Linear(vector_size, size), Dropout(dropout))
         else:
             self.project = nn.Identity()
-        self.layout = Layout(size, between.ranks) if num_layers and between.layout else None  # embeds place, length
+        self.layout = Layout(size, between.ranks) if num_layers and between.layout else None  # embeds layout features
 
     def logits(self, vectors: Tensor, document: Tensor, mask: Tensor, features: Tensor | None = None) -> Tensor:
         """Return the logits [B, L] of pooled vectors of sentences [B, L, H] and documents [B, H]; see `between`."""

@@ -50,7 +50,7 @@ def extract(
     relations: Relations | None,
     options: SelectionOptions,
 ) -> list[ExtractiveSummary]:
-    """Return a summary of each document, named by `ids`, selected by scores of sentences, [B, L], padded; see `select`.
+    """Return the summaries of documents named by `ids`, selected by scores of sentences, [B, L], padded; see `select`.
 
     `candidates` is True at sentences that may be selected, [B, L]; selectors such as `top_k` need no relations (None).
     """

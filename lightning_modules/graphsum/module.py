@@ -72,7 +72,7 @@ class GraphSum(SequenceToSequence):
             self._copy_pretrained_embeddings()
 
     def _copy_pretrained_embeddings(self) -> None:
-        """Replace the first rows of the embedding by those of the pretrained encoder, whose tokenizer data has."""
+        """Replace the first rows of the embedding by those of the pretrained encoder; data must use its tokenizer."""
         if self.network.pretrained is None:
             raise ValueError("pretrained_embeddings needs a checkpoint, the name or folder of a pretrained encoder")
         words = self.network.pretrained.model.get_input_embeddings().weight

@@ -24,7 +24,7 @@ class PairClassifier:
         self.tokenizer = AutoTokenizer.from_pretrained(name)
         self.model = AutoModelForSequenceClassification.from_pretrained(name).eval().to(device)
         self.name, self.batch_size, self.device = name, batch_size, torch.device(device)
-        self.max_length = min(512, self.tokenizer.model_max_length)  # also if a tokenizer has no limit, a huge number
+        self.max_length = min(512, self.tokenizer.model_max_length)  # 512 if the tokenizer has no limit (a huge number)
         self.class_names = [self.model.config.id2label[index] for index in range(self.model.config.num_labels)]
 
     @torch.no_grad()

@@ -42,7 +42,7 @@ class EntailmentModel(PairClassifier):
     def matrices(self, summaries: Sequence[Sentences], sources: Sequence[Sentences]) -> list[Tensor]:
         """Return P(label) of all pairs of M source and N summary sentences of each document, [3, M, N].
 
-        `LABELS`, entailment first; blank sentences are left out. A `ValueError` if lengths differ or a source is empty.
+        In the order of `LABELS`; blank sentences are left out. A `ValueError` if lengths differ or a source is empty.
         """
         if len(summaries) != len(sources):
             raise ValueError(f"{len(summaries)} summaries but {len(sources)} sources")

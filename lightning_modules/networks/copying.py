@@ -109,7 +109,7 @@ def copied_words(output: nn.Linear, outputs: CopyOutputs, source: Tensor, target
     log_probs = linear_log_prob(outputs.features.flatten(0, 2), output.weight, output.bias, vocabulary_ids)
     p_gen = outputs.gate.sigmoid()
     generated = (p_gen * log_probs.view_as(mass).exp()).masked_fill(target >= V, 0)
-    return (1 - p_gen) * mass > generated
+    return (1 - p_gen) * mass > generated  # arbitrary at padding
 
 
 def all_log_probs(output: nn.Linear, words: int, outputs: CopyOutputs, source: Tensor, size: int) -> Tensor:
@@ -226,7 +226,7 @@ class PermittedMixture(NamedTuple):
             return word
         position = inverse_cdf(self.copied.flatten(0, 1)).view(shape)
         generate = (logsigmoid(self.gate) + self.share - self._normalizer()).exp()  # P of vocabulary, [B, K]
-        uniform = torch.rand(shape, device=generate.device, dtype=torch.double)  # once in 2^24, float32 is 0 < P
+        uniform = torch.rand(shape, device=generate.device, dtype=torch.double)  # float32 is 0 < P once in 2^24
         return torch.where(uniform < generate, word, self.source.gather(1, position))
 
     def log_probs(self, tokens: Tensor) -> Tensor:

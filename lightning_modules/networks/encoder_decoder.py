@@ -129,7 +129,7 @@ class EncoderDecoder(TiedOutput):
         for number, layer in enumerate(self.decoder):
             projected = layer.cross_attention.project(states)
             memory |= zip(_names(number, "memory_"), projected)
-            state |= dict.fromkeys(_names(number), projected.keys[:, :, :0])  # no position; values alike
+            state |= dict.fromkeys(_names(number), projected.keys[:, :, :0])  # no position yet
         return state, memory
 
     def step(self, tokens: Tensor, state: State, memory: State) -> tuple[Tensor, State]:

@@ -74,7 +74,7 @@ def weights_of(module: LEDWindowAttention, hidden: Tensor, view: View, table: He
     """Return the local attention weights of Q tokens at positions `rows` in one document, [H, Q, T]; 0 at padding."""
     q = module.split(module.query, hidden)[0, :, rows] / math.sqrt(hidden.shape[-1] // module.heads)  # [H, Q, D / H]
     scores = (q @ module.split(module.key, hidden)[0].transpose(1, 2)).float()  # [H, Q, T]
-    if table is not None:
+    if table is not None:  # discourse changes the scores
         scores = with_discourse(scores.unsqueeze(0), table, view.token_edu[:, rows], view.token_edu).squeeze(0)
     positions = torch.arange(hidden.shape[1], device=hidden.device)
     near = (positions - rows.unsqueeze(1)).abs() <= module.window
