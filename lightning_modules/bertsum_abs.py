@@ -82,7 +82,7 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
     def setup(self, stage: str) -> None:
         """Set the tokenizer and, when a new run is trained, load the encoder of the run `encoder_from`."""
         super().setup(stage)
-        if stage != "fit" or self.encoder_from is None or self.trainer.ckpt_path:  # a resumed run has its weights
+        if stage != "fit" or self.encoder_from is None or self.trainer.ckpt_path:  # resumed: it has weights
             return
         path = best_checkpoint(Path(self.encoder_from))
         state = read_checkpoint(path)["state_dict"]  # of a whole BertSum; the prefix `_READER` marks its encoder

@@ -177,7 +177,7 @@ def read_exported(path: Path) -> dict[str, Any]:
     """Return plain values that `write_exported` wrote, and the weights as `state_dict`; a `UserError` if that fails."""
     try:
         with safe_open(str(path), framework="pt") as file:
-            content = load_json((file.metadata() or {})["precis"])
+            content = load_json((file.metadata() or {})["precis"])  # KeyError: not of `precis export`
             stored_weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no iterator)
         weights = dequantized(stored_weights)
         tied = content.pop("tied")  # name of a weight without values -> name of the weight that it shares them with

@@ -146,7 +146,7 @@ class CopyingSummarizer(Summarizer):
         mixture = PermittedMixture.of(layer, outputs, memory["source"], blocked)
         tokens = mixture.draw()
         if greedy_first:
-            tokens[:, 0] = mixture.most_probable(memory["first"])[:, 0]  # "first": see `first_positions`
+            tokens[:, 0] = mixture.most_probable(memory["first"])[:, 0]  # first occurrence of source words
         return tokens, mixture.log_probs(tokens.unsqueeze(-1)).squeeze(-1), state
 
     def generate(self, batch: Batch, options: DecodingOptions) -> Hypotheses:

@@ -33,7 +33,7 @@ class AgentsDecoded(NamedTuple):
 class CommunicatingAgentsNetwork(nn.Module):
     """Network of deep communicating agents (Celikyilmaz et al. 2018, section 2); arguments as of `CommunicatingAgents`.
 
-    `messages` is None for no communication. One agent (M = 1) never communicates.
+    `messages` None, or M = 1: no communication. Shapes: B documents, M parts of I tokens, K summaries of T tokens.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ from torch.autograd.function import once_differentiable
 
 
 class Chart(NamedTuple):
-    """One value for every span, indexed by start and width and by end and width."""
+    """One value for every span, by start and width in `left`, and by end and E - 1 - width in `right`."""
 
     left: Tensor  # [B, E, E, ...]
     right: Tensor  # [B, E, E, ...]
@@ -100,7 +100,7 @@ class WidthMarginals(NamedTuple):
 def split_marginals(spans: Tensor, terms: Sequence[Tensor], sizes: Tensor) -> Iterator[WidthMarginals]:
     """Yield posterior probabilities of nodes and splits (outside algorithm), widest spans first.
 
-    `spans` are span scores, [B, E, E], `terms` the terms by width that `inside` returns for them, and `sizes` the
+    `spans` are span scores, [B, E, E], `terms` the exponents of splits that `inside` returns, and `sizes` the
     number of EDUs of each document, [B].
     """
     size = spans.shape[1]

@@ -24,9 +24,9 @@ _MODELS = {
 class IsaNLPParser(LightningModule):
     """Greedy parser of the package `isanlp_rst`.
 
-    It predicts one tree per document, from which the LDD is computed, with the probability of a node's label if the
-    package gives one (most of its models give 1). The package downloads its weights (Hugging Face hub; research use,
-    see their licences) when the first document is parsed.
+    It predicts one tree per document, from which the labelled discourse distribution (LDD) is computed, with the
+    probability of a node's label if the package gives one (most of its models give 1). The package downloads its
+    weights (Hugging Face hub; research use, see their licences) when the first document is parsed.
 
     Args:
         rows: which EDUs carry probability in the LDD, `side` or `nucleus`.

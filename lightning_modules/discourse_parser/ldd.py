@@ -58,9 +58,9 @@ class LabelClasses(NamedTuple):
 def discourse_distribution(
     nodes: SplitPosterior, labels: Tensor, classes: LabelClasses, size: int, rows: str = "side"
 ) -> Tensor:
-    """Return p(a, b, l) of one document, see the module, from N nodes: double [E, E, R], 0 on the diagonal.
+    """Return p(a, b, l), the probability that EDU a is the nucleus of b under relation l: double [E, E, R], 0 if a = b.
 
-    It has E = `size` EDUs, R relations; `labels` are P(class | node), [N, C]. For a single tree, all nodes have P = 1.
+    N nodes cover E = `size` EDUs; `labels` are P(class | node), [N, C]. For a single tree, all nodes have P = 1.
     Raises a `ValueError` if `rows` is neither `side` nor `nucleus`.
     """
     if rows not in ROWS:
@@ -121,7 +121,7 @@ def span_masses(potentials: Potentials, marginals: list[WidthMarginals], labels:
 
 
 def side_distribution(spans: Tensor, nodes: SplitPosterior, change: Tensor, classes: LabelClasses) -> Tensor:
-    """Return p(a, b, l) of one document with `rows: side`, see the module, [E, E, R], in double precision.
+    """Return p(a, b, l) = P(EDU a is the nucleus of b under relation l) with `rows: side`: double [E, E, R].
 
     All nodes are included with the class distribution of their span: `spans` are the `span_masses` of R relations with
     a nucleus on the left, then of R relations with a nucleus on the right, [E, E, 2 R]. For the `nodes` that were
@@ -204,7 +204,7 @@ def chunked_gamma(blocks: list[Tensor], top: Tensor, nucleus: list[Tensor] | Non
 
 
 def chunked_band(blocks: list[Tensor], top: Tensor, nucleus: list[Tensor] | None, half_width: int) -> Tensor:
-    """Return the LDD band of a document parsed in chunks, [E, 2 half_width + 1, R]; see `extract_band`.
+    """Return the `extract_band` of p(a, b, l) = P(a is the nucleus of b under l), for chunks, [E, 2 half_width + 1, R].
 
     Pairs within a chunk have the p of that chunk. The lowest common ancestor of two EDUs of different chunks is a node
     over chunks, so their p is that of the two chunks, times P(a is a nucleus leaf | a's chunk) with `rows: nucleus`.

@@ -52,7 +52,7 @@ class DiscourseParser(EncoderModule):
     expected number of correct spans and labels (minimum Bayes risk), or is the most probable one.
 
     A text of more than `cap` EDUs is split into chunks at paragraphs or sentences; each has a chart, and a chart over
-    the chunks joins them. EDU vectors still have the whole text as context.
+    the chunks joins them. EDU vectors still have the whole text as context. Shapes: B texts of E EDUs and T tokens.
 
     Args:
         encoder: encoder, see `TokenEncoderOptions`.

@@ -24,7 +24,7 @@ class EduSegmenter(EncoderModule):
 
     A linear-chain CRF over each sentence tags words as beginning an EDU or not; the first word of a sentence always
     begins one. The vector of a word is the mean over its subwords in a pretrained encoder, or comes from a small
-    encoder that is trained with the rest.
+    encoder that is trained with the rest. Shapes: P subwords and N words of texts, C sentences of T words.
 
     Args:
         encoder: encoder, see `TokenEncoderOptions`.

@@ -173,7 +173,7 @@ class DiscourseScorer(nn.Module):
         chart, first, last = spans = is_span.nonzero(as_tuple=True)                  # in units, [N] each
         in_edus = units.document[chart], units.start[chart, first], units.end[chart, last]
         # on a CPU, blocks that fit into the cache of a core take half the time of a single pass
-        block_size = _SPANS.get(states.device.type, 65_536)
+        block_size = _SPANS.get(states.device.type, 65_536)  # larger ones on a GPU
         blocks = zip(*(column.split(block_size) for column in in_edus))
         table = self.spans.table(states, layout)  # terms of EDUs, which `sums` adds up to vectors of spans
         scored = [self.span_score(self.spans.sums(table, layout, *block)).float() for block in blocks]

@@ -36,9 +36,9 @@ class Layout(nn.Module):
 
 def centralities(vectors: Tensor, prose: Tensor, mask: Tensor) -> Tensor:
     """Return cosines to topic and other sentences, each also standardized: [B, L, H], flags [B, L] -> [B, L, 4]."""
-    real = mask.to(vectors.dtype)                                                   # [B, L]
+    real = mask.to(vectors.dtype)                                                   # 1, or 0 at padding, [B, L]
     unit = F.normalize(vectors, dim=-1) * real.unsqueeze(-1)
-    weights = torch.where(prose.any(1, keepdim=True), prose.to(real) * real, real)  # the topic is of prose, if any
+    weights = torch.where(prose.any(1, keepdim=True), prose.to(real) * real, real)  # of prose, not headings, if any
     topic = F.normalize((unit * weights.unsqueeze(-1)).sum(1), dim=-1)              # [B, H]
     to_topic = (unit @ topic.unsqueeze(-1)).squeeze(-1)                             # [B, L]
     # mean cosine with the other sentences, negative cosines as 0; `- real` subtracts the cosine of 1 with itself
@@ -56,7 +56,7 @@ def lead_prior(features: Tensor, vectors: Tensor, mask: Tensor, strength: float)
 
         cos(e_i, topic) - strength log(1 + p_i) min(1, 30 / n).
 
-    Features, vectors e and mask are those of `Layout.forward`; the topic is the mean direction of prose.
+    Features, vectors e, mask: as in `Layout.forward`; topic: mean direction of prose; strength: option `lead_prior`.
     """
     to_topic = centralities(vectors, features[..., PROSE], mask)[..., 0]            # [B, L]
     # `layout_features` has log(1 + p_i) / 3 and log(n) / 5

@@ -37,7 +37,7 @@ class Pooler(nn.Module):
         group = group.masked_fill(group < 0, groups)                                 # [B, T]
         if self.kind == "max":
             index = group.unsqueeze(-1).expand_as(states)
-            empty = states.new_zeros(B, groups + 1, H)
+            empty = states.new_zeros(B, groups + 1, H)  # what stays where a group has no tokens
             return empty.scatter_reduce(1, index, states, "amax", include_self=False)[:, :groups]
         weights = states.new_ones(group.shape)                                       # a before normalization, [B, T]
         if self.query is not None:
