@@ -173,7 +173,7 @@ class SegmentationData(TreebankSplits):
     """Whole documents of treebanks with gold EDUs.
 
     Args:
-        sentences: `gold` offsets of the treebank if available, or our `own` splitting.
+        sentences: `gold` offsets of the treebank if available, or `own`, see `sentence_offsets`.
         max_train: maximal number of training documents; all by default.
         shared: arguments of `TreebankSplits`.
     """

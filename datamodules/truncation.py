@@ -80,7 +80,7 @@ def sentences_read(document: Document, offsets: Sequence[tuple[int, int]], token
     """
     if tokens_read >= len(offsets):
         return len(document.sentences)
-    characters_read = max((end for _, end in offsets[:tokens_read]), default=0)  # special tokens end at 0
+    characters_read = max((end for _, end in offsets[:tokens_read]), default=0)  # (0, 0) for special tokens
     return bisect_right(document.sentence_ends, characters_read)  # sentences that end up to there
 
 

@@ -154,7 +154,7 @@ def _check_values(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def write_exported(path: Path, weights: Mapping[str, Tensor], described: Mapping[str, Any], bits: int = 32) -> None:
-    """Write weights as safetensors, with the plain values `described` as JSON in the header.
+    """Write weights as safetensors, with the plain values `described`, such as `global_step`, as JSON in the header.
 
     Tensors that share memory, like tied embeddings, are written once. With 8 bits matrices are `quantized`, with scale.
     """

@@ -100,7 +100,7 @@ class ContextualLayer(nn.Module):
 
 
 class AgentsEncoder(nn.Module):
-    """Local encoder and K = `layers` contextual layers of all agents, with dropout; `messages` None: no messages."""
+    """Local encoder and `layers` contextual layers of all agents, with dropout; `messages` None: no communication."""
 
     def __init__(
         self,

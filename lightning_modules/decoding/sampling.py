@@ -13,7 +13,7 @@ CHUNK = 256  # positions whose distributions over the vocabulary are in memory a
 
 
 def truncate(log_probs: Tensor, options: DecodingOptions, keep: Tensor | None = None) -> Tensor:
-    """Apply temperature, top-k and top-p to log P [..., V] and renormalize; ids `keep` [..., 1] are never excluded."""
+    """Apply temperature, top-k and top-p to log P [..., V] and renormalize; drawn ids, `keep` [..., 1], always stay."""
     if options.temperature != 1:
         log_probs = log_probs / options.temperature
     log_probs = log_probs.log_softmax(-1)

@@ -145,7 +145,7 @@ class _LogPartition(torch.autograd.Function):
     def backward(ctx, grad: Tensor):
         """Return the gradients of `spans` and `fits` (u, v) from that of log Z, [B]; mu: see `node_marginals`."""
         sizes, spans, *saved = ctx.saved_tensors
-        fits, terms = saved[: ctx.number_of_fits], saved[ctx.number_of_fits :]
+        fits, terms = saved[: ctx.number_of_fits], saved[ctx.number_of_fits :]  # terms: of `inside`
         # d log Z / d s(i, j) = P(i, j), d log Z / d u(i, k) = sum over j of mu(i, k, j) v(k + 1, j), likewise for v
         marginals, fit_grads = torch.zeros_like(spans), [torch.zeros_like(table) for table in fits]
         for width, nodes, splits in split_marginals(spans, terms, sizes):

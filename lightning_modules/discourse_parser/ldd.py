@@ -60,7 +60,7 @@ def discourse_distribution(
 ) -> Tensor:
     """Return p(a, b, l), the probability that EDU a is the nucleus of b under relation l: double [E, E, R], 0 if a = b.
 
-    N nodes cover E = `size` EDUs; `labels` are P(class | node), [N, C]. For a single tree, all nodes have P = 1.
+    N `nodes` are over E = `size` EDUs; `labels` are P(class | node), [N, C]. In a single tree, all nodes have P = 1.
     Raises a `ValueError` if `rows` is neither `side` nor `nucleus`.
     """
     if rows not in ROWS:
@@ -155,7 +155,7 @@ def nucleus_leaves(nodes: SplitPosterior, labels: Tensor, classes: LabelClasses,
             child_is_nucleus = labels[of_width] @ side.to(labels)                    # P(it is one | node), [n]
             leaf_child = leaves[first] * child_is_nucleus.unsqueeze(1)               # if the child is one EDU, [n, E]
             total += torch.where((first == last).unsqueeze(1), leaf_child, nu[first, last])  # else nu of the child
-        nu.view(-1, size).index_add_(0, start * size + end, total * split_probs[of_width].unsqueeze(1))
+        nu.view(-1, size).index_add_(0, start * size + end, total * split_probs[of_width].unsqueeze(1))  # over k
     return nu + leaves.unsqueeze(1) * leaves.unsqueeze(2)  # nu(a, a, a) = 1
 
 

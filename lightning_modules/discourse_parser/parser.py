@@ -115,7 +115,7 @@ class DiscourseParser(EncoderModule):
         self.relations = tuple(self.inventory.coarse)
         nuclearities, relation_names = zip(*self.classes)
         relation_ids = [self.relations.index(name) for name in relation_names]
-        classes = LabelClasses.of(list(nuclearities), relation_ids, len(self.relations))
+        classes = LabelClasses.of(list(nuclearities), relation_ids, len(self.relations))  # as tensors
         vector_size = 3 * self.encoder.size  # the first, last and mean token vector of an EDU
         options = {"classes": len(self.classes), "dropout": dropout, "fit_size": fit_size}
         self.scorers = nn.ModuleList(DiscourseScorer(vector_size, hidden_size, **options) for _ in range(members))
@@ -179,7 +179,7 @@ class DiscourseParser(EncoderModule):
         features = [parser_features(text, spans, self.subwords, name=text.id) for text, spans in zip(batch, edus)]
         tensors = ParserBatch.of(features).to(self.device)
         if token_vectors is None:
-            token_vectors = self._encode(self.encoder, tensors.tokens.split(tensors.token_counts))
+            token_vectors = self._encode(self.encoder, tensors.tokens.split(tensors.token_counts))  # text by text
         parses = []
         for request, spans, charts in zip(batch, edus, self.charts(tensors, self.vectors(tensors, token_vectors))):
             tree = discourse_charts.document_tree(charts, self.reader.classes)  # nodes in EDUs, [E - 1, 5]
@@ -281,7 +281,7 @@ class DiscourseParser(EncoderModule):
             unknown = model.load_state_dict(checkpoint["state_dict"], strict=False).unexpected_keys
         except (TypeError, RuntimeError) as error:  # settings that do not exist, or weights of other shapes
             raise UserError(f"{path}: its weights do not fit ({' '.join(str(error).split())})") from None
-        if unknown:
+        if unknown:  # weights of another version
             raise UserError(f"{path}: this version has no weights {unknown[0]}; train the parser again")
         return model.eval()
 

@@ -67,7 +67,7 @@ def segment(request: ParseRequest) -> list[tuple[int, int]]:
         sentence, edu_start = request.text[start:end], 0
         for match in _BREAK.finditer(sentence):  # ; : or dash, or comma before a word such as "and"
             before, after = sentence[edu_start : match.end()], sentence[match.end() :]
-            if min(len(before.split()), len(after.split())) >= _MIN_WORDS:
+            if min(len(before.split()), len(after.split())) >= _MIN_WORDS:  # neither the EDU nor the rest is too short
                 edus.append((start + edu_start, start + match.end()))
                 edu_start = match.end()
         edus.append((start + edu_start, end))

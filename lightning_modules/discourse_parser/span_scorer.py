@@ -47,7 +47,7 @@ class Layout(NamedTuple):
         sizes = self.sizes.unsqueeze(1)                                              # [B, 1]
         relative = (position + 0.5) / sizes  # middle of the EDU, as a fraction of the document
         flags = [flag.float() for unit in (self.sentence, self.paragraph) for flag in self.ends(unit)]
-        log_sizes = sizes.log().expand_as(relative)
+        log_sizes = sizes.log().expand_as(relative)  # the same for all EDUs of a text
         # logarithms are about 1 for 20 tokens, and for a text of 150 EDUs
         numbers = [self.tokens.float().log1p() / 3, relative, (position == 0).float(), log_sizes / 5]
         return torch.stack([*flags, *numbers], -1)

@@ -139,7 +139,7 @@ class MatchSum(EncoderSummarizer):
             candidates, sentences, proposed = batch.choices[number], batch.sentences[number], batch.proposed[number]
             chosen = candidates[best_candidate]
             if self.order == "score":
-                chosen = sorted(chosen, key=lambda index: (-proposed[index], index))
+                chosen = sorted(chosen, key=lambda index: (-proposed[index], index))  # by proposed scores
             sentence_scores = [0.0] * len(sentences)
             for score, candidate in sorted(zip(candidate_scores, candidates)):  # ascending: the best one comes last
                 for index in candidate:
