@@ -67,7 +67,7 @@ class TreebankSplits(LightningDataModule, ABC):
         self.checkpoint, self.licences = checkpoint, licences
         self.batch_size, self.eval_batch_size, self.pool = batch_size, eval_batch_size, pool
         self.num_workers, self.seed, self.language = num_workers, order_seed(seed), language_of(language)
-        self._features: dict[str, list[Any]] = {}  # of the documents of each split, computed by `setup`
+        self._features: dict[str, list[Any]] = {}  # what `encode` returns for each split; filled by `setup`
 
     @abstractmethod
     def encode(self, document: TreebankDocument, subwords: Subwords | None) -> Any:

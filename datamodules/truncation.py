@@ -85,7 +85,7 @@ def sentences_read(document: Document, offsets: Sequence[tuple[int, int]], token
 
 
 def truncation_rows(split: str, features: "datasets.Dataset", limits: Mapping[str, str]) -> list[TruncationRow]:
-    """Sum the counts of the encoded documents of a split: a row for each count in `limits`, see `text_limits`."""
+    """Sum the counts [read, total] of the documents of a split: one row for each of `limits`, see `text_limits`."""
     rows: dict[str, TruncationRow] = {}
     for name, limit in limits.items():  # a count, such as `source_tokens`, and the option that limits it
         unit = name.replace("_", " ")

@@ -178,7 +178,7 @@ class CopyingSummarizer(Summarizer):
     def summarize(self, batch: Batch) -> list[Summary]:
         """Return the best hypothesis of each document as text, with a mark for each copied word."""
         best = self._best(batch)
-        copied = self.explain(batch, best)[1][:, 0].tolist() if self.has_pointer else None  # True if copied
+        copied = self.explain(batch, best)[1][:, 0].tolist() if self.has_pointer else None  # K = 1; True if copied
         summaries = []
         for i, (tokens, length) in enumerate(zip(best.tokens[:, 0].tolist(), best.lengths[:, 0].tolist())):
             words = self._words(tokens[:length], batch.oov_words[i])

@@ -71,7 +71,7 @@ class Vocabulary:
         """Return the ids of the words of a document, and its out-of-vocabulary (OOV) words in order of appearance.
 
         The k-th distinct OOV word (from 0) has id `size` + k, where `size` is V of the model, which may exceed the
-        vocabulary.
+        vocabulary of a small corpus.
         """
         oov_words: dict[str, int] = {}  # word -> k
         ids = []

@@ -11,7 +11,7 @@ from datamodules.documents import UserError
 
 
 def read_word_vectors(path: Path, words: Sequence[str], size: int) -> tuple[Tensor, Tensor]:
-    """Return ascending indices into `words` [N], and their vectors [N, size], from a file.
+    """Return ascending indices into `words` of the N that have a vector, [N], and the vectors [N, size], from a file.
 
     Each line is a word and its numbers, separated by spaces (GloVe). A first line of two integers, the number and the
     size of vectors, is skipped (word2vec). Files ending in .gz are decompressed. Of duplicate words, the first counts.

@@ -141,7 +141,7 @@ class CommunicatingAgents(CopyingSummarizer):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Load as `Summarizer` does; a checkpoint may lack communication or contextual agent attention.
 
-        Weights that it lacks get values that leave all outputs unchanged: m5 may start from m4, and m7 from m5.
+        Weights that the checkpoint lacks leave all outputs unchanged: m5 may start from m4, m7 from m5 (see the class).
         """
         weights = checkpoint["state_dict"]
         for name, initial in self.state_dict().items():

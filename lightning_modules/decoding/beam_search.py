@@ -20,7 +20,7 @@ class Step(Protocol):
 
         The state has tensors [B, K, ...], the memory [B, ...]. Returns the ids of C candidates, None if column i is
         token i, their log-probabilities, [B, K, C] each, and the next state. The candidates include the `count` most
-        probable tokens (None: all tokens); one in several columns has log-probability -inf in all but one of them.
+        probable tokens (None: all tokens); one in several columns, as a copied word, has -inf in all but one.
         """
 
 
@@ -43,7 +43,7 @@ class _Search:
 
     def __init__(self, batch: int, options: DecodingOptions, padding: int, device: torch.device) -> None:
         K, T = options.beam_size, options.max_length
-        self.options, self.padding = options, padding
+        self.options, self.padding = options, padding  # id after the end of a hypothesis
         self.rows = torch.arange(batch, device=device)  # index in the batch of each document that is still searched
         self.tokens = torch.zeros(batch, K, 0, dtype=torch.long, device=device)  # of open hypotheses, [B, K, t]
         # log-probabilities of open hypotheses; float32 also in runs whose default dtype is bfloat16 or float16
@@ -80,7 +80,7 @@ class _Search:
 
         # keep K that can be continued: a stable sort moves them to the front, best first
         is_over = (chosen == stop) | best.isneginf()
-        keep = is_over.to(torch.int8).argsort(dim=-1, stable=True)[:, :K]
+        keep = is_over.to(torch.int8).argsort(dim=-1, stable=True)[:, :K]  # False first, [B, K]
         self.sums = best.masked_fill(chosen == stop, float("-inf")).gather(-1, keep)  # ended ones fill up with -inf
         self.tokens = sequences[documents, keep]
         return parent.gather(-1, keep), chosen.gather(-1, keep)

@@ -64,7 +64,7 @@ def sample(
     """
 
     def draw(tokens: Tensor, state: State, memory: State, blocked: Tensor) -> tuple[Tensor, Tensor, State]:
-        ids, log_probs, state = step(tokens, state, memory, None)                    # [b, K, C]
+        ids, log_probs, state = step(tokens, state, memory, None)                    # of all tokens, [b, K, C]
         log_probs = forbid(log_probs, ids, blocked)
         stuck = log_probs.isneginf().all(-1)  # no token is left: drawn uniformly, as `multinomial` takes no zeros alone
         log_probs = truncate(log_probs.masked_fill(stuck.unsqueeze(-1), 0), options)

@@ -34,7 +34,7 @@ class Chart(NamedTuple):
     def of(cls, spans: tuple[Tensor, Tensor, Tensor], left: Tensor, right: Tensor, batch: int, size: int) -> "Chart":
         """Build a chart of `batch` documents of `size` EDUs, from values of N spans as left, right parts, [N, ...]."""
         document, start, end = spans
-        width = end - start  # the second index of `left`; that of `right` counts down, see the module
+        width = end - start  # second index of `left`; that of `right` counts down, so that `splits` returns slices
         empty = left.new_zeros(batch, size, size, *left.shape[1:])
         by_start = empty.index_put((document, start, width), left)
         return cls(by_start, empty.index_put((document, end, size - 1 - width), right))
@@ -75,7 +75,7 @@ def inside(potentials: Potentials) -> tuple[Chart, list[Tensor]]:
     """Return the log of the summed weights of all trees over every span (inside algorithm), and the terms by width.
 
     I(i, j) = s(i, j) + log sum_k exp(I(i, k) + I(k + 1, j) + u(i, k) . v(k + 1, j)),    I(i, i) = 0, with s, u and v of
-    `Potentials`. The outside pass (`split_marginals`) reads the terms of the sums over k, each [B, starts, width].
+    `Potentials` (scores of spans, fit of parts). `split_marginals` reads the terms of sums over k, [B, starts, width].
     """
     chart, terms = Chart.zeros(potentials.spans), []
     for width, starts in _widths(potentials.spans.shape[1]):  # spans (i, i + width), narrow ones first

@@ -241,7 +241,7 @@ class DiscourseParser(EncoderModule):
         """
         if self._fingerprint is None:
             segmenter = self.segmenter or load_default(self.settings["encoder"])
-            weights = self.state_to_keep()
+            weights = self.state_to_keep()  # all but frozen ones of a pretrained encoder
             if is_local(self.settings["encoder"]):  # the content of a folder may change; a name stands for its weights
                 weights |= {f"encoder.{name}": value for name, value in self.encoder.state_dict().items()}
             options = self.cap, self.reader.decoding, self.min_prob, self.encoder_precision
@@ -273,7 +273,7 @@ class DiscourseParser(EncoderModule):
         Raises a `UserError` if it is the checkpoint of another model, or has weights that the parser does not have.
         """
         checkpoint = read_checkpoint(Path(path))
-        if "parser" not in checkpoint:
+        if "parser" not in checkpoint:  # settings, see `on_save_checkpoint`
             raise UserError(f"{path}: no checkpoint of a discourse parser; give one of its runs")
         try:
             model = cls.of_settings(**checkpoint["parser"] | options)

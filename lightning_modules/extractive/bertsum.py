@@ -141,7 +141,7 @@ class BertSum(EncoderSummarizer):
             # runs in mixed precision cache vectors of full precision, too, so that all runs can share the file
             with torch.autocast(batch.tokens.device.type, enabled=False):
                 states, whole = network.encoded(batch.tokens, batch.lengths, batch.owner, batch.starts, with_document)
-            return pool_all(states, whole, batch.owner, batch.heads, batch.mask.shape[1])
+            return pool_all(states, whole, batch.owner, batch.heads, batch.mask.shape[1])  # owner: sentences of tokens
 
         # the document comes first, then its sentences, each pooled in P ways (`FROZEN_POOLINGS`): [B, 1 + L, P, H]
         pooled = self._cache[with_document].vectors(batch.sentences, batch.starts, compute)
@@ -170,7 +170,7 @@ class BertSum(EncoderSummarizer):
         # a large negative number, not -inf, with which the loss of a document without candidates would be NaN
         log_probs = logits.masked_fill(~candidates, -1e4).log_softmax(1)
         target = (batch.gains.to(logits) / self.temperature).masked_fill(~candidates, -1e4).softmax(1)  # g_i
-        return -(target * log_probs).masked_fill(~candidates, 0).sum(1).mean()
+        return -(target * log_probs).masked_fill(~candidates, 0).sum(1).mean()  # 0 for a document without any
 
     def relations(self, scored: ScoredSentences, batch: ExtractiveBatch) -> Relations | None:
         """Return similarities and shared trigrams of sentences for the selector; None for `top_k`, which needs none."""

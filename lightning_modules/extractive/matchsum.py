@@ -86,7 +86,7 @@ class MatchSum(EncoderSummarizer):
             )
 
     def vectors(self, rows: Tensor, sizes: Tensor, text: Tensor, count: int) -> Tensor:
-        """Return vectors of texts, each the mean vector of its rows: N rows [N, T] of `count` texts -> [count, H].
+        """Return vectors of texts, the mean of its rows' vectors: N rows [N, T] of `count` texts -> [count, H].
 
         A long text has several rows. `sizes` are the tokens of each row, on the CPU, `text` its text's index, [N] each.
         """
@@ -113,7 +113,7 @@ class MatchSum(EncoderSummarizer):
         return candidates, (texts[batch.gold] * documents).sum(-1)
 
     def loss_terms(self, batch: MatchSumBatch) -> dict[str, Tensor]:
-        """Return `candidates` and `gold`, means over documents, see the class."""
+        """Return `candidates` and `gold`, means over documents with up to C candidates, see the class."""
         scores, gold = self.match(batch)                                                     # [B, C], [B]
         gains = batch.gains.to(scores)  # mean ROUGE F of the candidates, [B, C]
         has_reference = batch.mask & batch.has_gold.unsqueeze(1)  # candidates of documents with a reference, [B, C]
