@@ -64,8 +64,8 @@ class Subwords:
         example = self.tokenizer("a", return_special_tokens_mask=True)
         is_special, ids = example["special_tokens_mask"], example["input_ids"]
         has_word = 0 in is_special  # not if the vocabulary has neither "a" nor an unknown token
-        num_before = is_special.index(0) if has_word else len(ids)  # special ones up to the first other
-        num_after = is_special[::-1].index(0) if has_word else 0  # special ones after the last other
+        num_before = is_special.index(0) if has_word else len(ids)  # before the token of "a"
+        num_after = is_special[::-1].index(0) if has_word else 0  # after the token of "a"
         self.special = (ids[:num_before], ids[len(ids) - num_after :])  # special tokens before and after a text
 
     def __call__(self, text: str) -> Tokens:

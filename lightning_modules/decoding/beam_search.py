@@ -20,7 +20,7 @@ class Step(Protocol):
 
         The state has tensors [B, K, ...], the memory [B, ...]. Returns the ids of C candidates, None if column i is
         token i, their log-probabilities, [B, K, C] each, and the next state. The candidates include the `count` most
-        probable tokens (None: all tokens); one in several columns, as a copied word, has -inf in all but one.
+        probable tokens (None: all tokens); one in several columns, like a copied word, has -inf in all but one.
         """
 
 
@@ -80,7 +80,7 @@ class _Search:
 
         # keep K that can be continued: a stable sort moves them to the front, best first
         is_over = (chosen == stop) | best.isneginf()
-        keep = is_over.to(torch.int8).argsort(dim=-1, stable=True)[:, :K]  # False first, [B, K]
+        keep = is_over.to(torch.int8).argsort(dim=-1, stable=True)[:, :K]  # open ones first, [B, K]
         self.sums = best.masked_fill(chosen == stop, float("-inf")).gather(-1, keep)  # ended ones fill up with -inf
         self.tokens = sequences[documents, keep]
         return parent.gather(-1, keep), chosen.gather(-1, keep)

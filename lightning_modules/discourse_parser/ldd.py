@@ -130,7 +130,7 @@ def side_distribution(spans: Tensor, nodes: SplitPosterior, change: Tensor, clas
     triangles = []  # p(a, b, l) for a < b, and for a > b
     for span_mass, side in zip(spans.chunk(2, -1), (classes.left, classes.right)):
         mass = classes.restricted(change.double(), side) * nodes.probability.double().unsqueeze(1)  # [N, R]
-        triangles.append(_sum_over_enclosing(_span_table(nodes, mass, len(spans)).add_(span_mass)))  # a new table
+        triangles.append(_sum_over_enclosing(_span_table(nodes, mass, len(spans)).add_(span_mass)))  # the table is new
     return _join_triangles(*triangles)
 
 

@@ -86,7 +86,7 @@ class MatchSum(EncoderSummarizer):
             )
 
     def vectors(self, rows: Tensor, sizes: Tensor, text: Tensor, count: int) -> Tensor:
-        """Return vectors of texts, the mean of its rows' vectors: N rows [N, T] of `count` texts -> [count, H].
+        """Return vectors of texts, each the mean over its rows: N rows [N, T] of `count` texts -> [count, H].
 
         A long text has several rows. `sizes` are the tokens of each row, on the CPU, `text` its text's index, [N] each.
         """
