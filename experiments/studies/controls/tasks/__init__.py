@@ -6,6 +6,7 @@ Configs and sweeps name these classes, so they are a package of their own, which
 from datamodules.lazy_import import lazy_classes
 
 __all__, __getattr__ = lazy_classes(__name__, {
+    "MeetingTurns": f"{__name__}.meeting_turns",
     "MixedArticles": f"{__name__}.mixed_articles",
     "MixedClusters": f"{__name__}.mixed_clusters",
     "OracleParser": f"{__name__}.oracle_parser",

@@ -1,0 +1,1 @@
+"""Study of paragraph graphs on meetings."""
