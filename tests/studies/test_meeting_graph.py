@@ -1,9 +1,10 @@
 """Turns of meetings as documents, and the study that chooses one of them by a graph."""
 
-import json
+from itertools import product
 
 import pytest
 import torch
+from conftest import write_lines
 
 from experiments.studies.controls.tasks import MeetingTurns
 from experiments.studies.meeting_graph import run
@@ -20,20 +21,13 @@ def turns_of(topic: str, number: int) -> list[str]:
 @pytest.fixture
 def files(tmp_path):
     """Paths of training and validation queries: three about each of ten meetings, and one about everything."""
-    paths = []
-    for split, meetings in (("train", range(8)), ("val", range(8, 10))):
-        rows = []
-        for meeting in meetings:
-            for number, topic in enumerate(TOPICS):
-                rows.append({
-                    "id": f"M{meeting}#{number}", "type": "specific", "query": f"What was decided on the {topic}?",
-                    "document": "\n".join(turns_of(topic, meeting)),
-                    "summary": f"They decided that {topic} gets version {meeting}.",
-                })  # fmt: skip
-            rows.append(rows[-1] | {"id": f"M{meeting}#9", "type": "general"})
-        paths.append(tmp_path / f"{split}.jsonl")
-        paths[-1].write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return paths
+    rows = {"train": [], "val": []}
+    for meeting, number in product(range(10), range(4)):
+        topic, kind = TOPICS[number % 3], "general" if number == 3 else "specific"
+        row = {"id": f"M{meeting}#{number}", "type": kind, "query": f"What was decided on the {topic}?"}
+        row |= {"document": "\n".join(turns_of(topic, meeting)), "summary": f"Decided: {topic} gets version {meeting}."}
+        rows["train" if meeting < 8 else "val"].append(row)
+    return [write_lines(tmp_path / f"{split}.jsonl", of_split) for split, of_split in rows.items()]
 
 
 @pytest.mark.parametrize("target", ["turn", "summary"])
@@ -48,23 +42,18 @@ def test_a_query_comes_with_its_turns_and_those_of_other_queries(files, target):
         own = [turn for (turn,) in turns if TOPICS[number] in turn]
         assert len(turns) == len({turn for (turn,) in turns}) == 12 and len(own) == 6
         assert not any("okay" in turn or "pause" in turn for (turn,) in turns)
-        closest = f"speaker 1 : we decided for a week : {TOPICS[number]} gets version {meeting} ."
-        assert closest in own
-        summary = f"they decided that {TOPICS[number]} gets version {meeting} ."
-        assert record.references == [[closest if target == "turn" else summary]]
+        beginning = "speaker 1 : we decided for a week" if target == "turn" else "decided"
+        assert record.references == [[f"{beginning} : {TOPICS[number]} gets version {meeting} ."]]
     assert list(corpus.records("train")) == records, "the same documents every time"
 
 
 def test_graph_inputs_equal_loops():
     weights = torch.rand(5, 5, dtype=torch.float64)
-    weights = (weights + weights.T).fill_diagonal_(1)
-    inputs = run.graph_inputs(weights)
-    for turn in range(4):
-        others = [other for other in range(4) if other != turn]
-        among = [float(weights[turn + 1, other + 1]) for other in others]
-        steps = [edge * float(weights[0, other + 1]) for edge, other in zip(among, others)]
-        expected = [float(weights[0, turn + 1]), sum(among) / 4, sum(steps) / 4]
-        assert inputs[turn].tolist() == pytest.approx(expected)
+    for turn, values in enumerate(run.graph_inputs(weights).tolist(), start=1):
+        others = [other for other in range(1, 5) if other != turn]
+        among = sum(float(weights[turn, other]) for other in others)
+        through = sum(float(weights[turn, other] * weights[0, other]) for other in others)
+        assert values == pytest.approx([float(weights[0, turn]), among / 4, through / 4])
 
 
 def test_the_graph_finds_the_turns_of_a_query_and_a_permuted_one_does_not(files, capsys):
