@@ -1,6 +1,6 @@
 """Choose the turn of a meeting that answers a query, with and without a graph of similar turns:
 
-    python -m experiments.studies.meeting_graph.run qmsum/train_goldspan.jsonl.gz qmsum/val_goldspan.jsonl.gz
+    python -m experiments.studies.paragraph_graphs.run qmsum/train_goldspan.jsonl.gz qmsum/val_goldspan.jsonl.gz
 
 The documents are those of `MeetingTurns`: a query, turns that answer it, and turns that answer other queries.
 """

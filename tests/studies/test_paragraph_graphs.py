@@ -7,7 +7,7 @@ import torch
 from conftest import write_lines
 
 from experiments.studies.controls.tasks import MeetingTurns
-from experiments.studies.meeting_graph import run
+from experiments.studies.paragraph_graphs import run
 
 TOPICS = ("budget for new printers", "colour of remote controls", "length of weekly reports")
 

@@ -1,1 +1,0 @@
-"""Study of paragraph graphs on meetings."""

@@ -1,0 +1,1 @@
+"""What graphs of paragraphs tell, without a model."""
