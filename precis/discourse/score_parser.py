@@ -40,7 +40,7 @@ def print_scores(options: Namespace, arguments: Sequence[str]) -> None:
     if options.out is not None:
         folder = options.out
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "scores.json").write_text(json.dumps(to_json_values(result), ensure_ascii=False, indent=1) + "\n")
+        (folder / "scores.json").write_text(json.dumps(to_json_values(result), indent=1) + "\n")
         (folder / "scores.md").write_text(text + "\n", encoding="utf-8")
     print(text, flush=True)
 

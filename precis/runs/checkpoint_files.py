@@ -137,7 +137,7 @@ def _in_folder(path: str, old: str, new: str) -> str:
     if not path:
         return path
     relative = os.path.relpath(path, old)
-    if relative.startswith(os.pardir):  # outside `old`: Lightning deletes replaced models, but must not there
+    if relative.split(os.sep)[0] == os.pardir:  # outside `old`: Lightning deletes replaced models, but must not there
         relative = os.path.basename(path)
     return os.path.join(new, relative)
 
