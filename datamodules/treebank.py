@@ -62,7 +62,7 @@ class TreebankSplits(LightningDataModule, ABC):
         language: str = "en",
     ) -> None:
         super().__init__()
-        at_least_one(batch_size=batch_size)
+        at_least_one(batch_size=batch_size, eval_batch_size=eval_batch_size)
         self.paths = {"train": train, "val": val, "test": test}  # None for a split that is not needed
         self.checkpoint, self.licences = checkpoint, licences
         self.batch_size, self.eval_batch_size, self.pool = batch_size, eval_batch_size, pool
