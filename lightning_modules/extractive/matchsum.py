@@ -68,7 +68,7 @@ class MatchSum(EncoderSummarizer):
     ) -> None:
         super().__init__(vocab_size, DecodingOptions(), val_summaries)  # nothing is decoded
         if margin < 0 or temperature <= 0 or scale <= 0:
-            raise ValueError(f"model.margin {margin} is below 0, or temperature {temperature}, scale {scale} not above 0")
+            raise ValueError(f"model.margin {margin}: at least 0; temperature {temperature}, scale {scale}: above 0")
         self.loss, self.margin, self.temperature, self.scale = loss, margin, temperature, scale
         self.proposal_weight, self.order = proposal_weight, order
         self.reader = self.make_reader(encoder, dropout, optimizer, segments=1)  # texts are one segment
