@@ -82,7 +82,7 @@ class ContextualLayer(nn.Module):
 
     def __init__(self, hidden_size: int, messages: Messages | None) -> None:
         super().__init__()
-        self.own = nn.Linear(hidden_size, hidden_size, bias=False)  # W_3, for the agent's states
+        self.own = nn.Linear(hidden_size, hidden_size, bias=False)  # W_3: projects an agent's states
         self.messages = make_messages(messages, hidden_size) if messages else None
         self.received = nn.Linear(hidden_size, hidden_size, bias=False) if messages else None  # W_4, for messages
         nn.init.xavier_uniform_(self.own.weight)

@@ -163,7 +163,7 @@ def _nucleus_triangle(nodes: SplitPosterior, mass: Tensor, nu: Tensor, side: str
     """Sum mu(i, k, j, l) nu(part with a, a) over nodes whose other part contains b: [N, R] -> [E (a), E (b), R].
 
     `mass` is mu = P(node i..j, split after k, relation l), [N, R], of nodes whose part on a `side` ("left" or "right")
-    is a nucleus; `nu` are the `nucleus_leaves`, P(EDU a is a nucleus of its parent | part with a), [E, E, E].
+    is a nucleus; `nu` is the result of `nucleus_leaves`, [E, E, E].
     """
     parts = (nodes.start, nodes.split), (nodes.split + 1, nodes.end)                 # first and last EDUs, [N] each
     nucleus, other = parts if side == "left" else parts[::-1]
@@ -198,7 +198,7 @@ def chunked_gamma(blocks: list[Tensor], top: Tensor, nucleus: list[Tensor] | Non
     to_other_chunks = top.sum(-1) @ sizes  # sum of p(a, b, l) over b in other chunks, for a in each chunk, [chunks]
     sums = []
     for number, block in enumerate(blocks):
-        leaf_probs = 1 if nucleus is None else nucleus[number]  # nu(chunk, a), as in `chunked_band`, [E_c]
+        leaf_probs = 1 if nucleus is None else nucleus[number]  # as in `chunked_band`, [E_c]
         sums.append(block.sum((1, 2)) + to_other_chunks[number] * leaf_probs)
     return torch.cat(sums) / sizes.sum()
 
@@ -212,7 +212,7 @@ def chunked_band(blocks: list[Tensor], top: Tensor, nucleus: list[Tensor] | None
     Args:
         blocks: p within every chunk, of E_c EDUs, for R relations, [E_c, E_c, R].
         top: p over the chunks, [chunks, chunks, R].
-        nucleus: nu(chunk, a) = P(a is a nucleus of its parent | a's chunk), [E_c] each; None with `rows: side`.
+        nucleus: for each chunk, the probability that an EDU is a nucleus of its parent, [E_c]; None with `rows: side`.
         half_width: number of EDUs to each side.
     """
     sizes = torch.tensor([len(block) for block in blocks])

@@ -30,20 +30,18 @@ def files(tmp_path):
     return [write_lines(tmp_path / f"{split}.jsonl", of_split) for split, of_split in rows.items()]
 
 
-@pytest.mark.parametrize("target", ["turn", "summary"])
-def test_a_query_comes_with_its_turns_and_those_of_other_queries(files, target):
-    corpus = MeetingTurns(*files, target=target, turns=6)
+def test_a_query_comes_with_its_turns_and_those_of_other_queries(files):
+    corpus = MeetingTurns(*files, turns=6)
     records = list(corpus.records("train"))
     assert [record.id for record in records] == [f"M{meeting}#{number}" for meeting in range(8) for number in range(3)]
     for record in records:
         meeting, number = int(record.id[1]), int(record.id[-1])
         (query,), *turns = record.parts
         assert query == f"what was decided on the {TOPICS[number]} ?"
-        own = [turn for (turn,) in turns if TOPICS[number] in turn]
-        assert len(turns) == len({turn for (turn,) in turns}) == 12 and len(own) == 6
+        on_topic = [turn for (turn,) in turns if TOPICS[number] in turn]
+        assert len(turns) == len({turn for (turn,) in turns}) == 12 and len(on_topic) == 6
         assert not any("okay" in turn or "pause" in turn for (turn,) in turns)
-        beginning = "speaker 1 : we decided for a week" if target == "turn" else "decided"
-        assert record.references == [[f"{beginning} : {TOPICS[number]} gets version {meeting} ."]]
+        assert record.references == [[f"speaker 1 : we decided for a week : {TOPICS[number]} gets version {meeting} ."]]
     assert list(corpus.records("train")) == records, "the same documents every time"
 
 

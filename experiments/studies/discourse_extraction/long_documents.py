@@ -29,16 +29,18 @@ def with_sections(text: str) -> str:
     return "".join(lines).strip()
 
 
+def article_of(row: dict) -> dict:
+    """Return an article of SumPubMed with its sections in paragraphs."""
+    return {"id": row["id"], "document": with_sections(row["document"]), "summary": row["summary"]}
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write both files into the working folder."""
     parser = argparse.ArgumentParser(prog="python -m experiments.studies.discourse_extraction.long_documents")
     parser.add_argument("articles", type=Path, help="articles of SumPubMed")
     parser.add_argument("stories", type=Path, nargs="+", help="stories of SQuALITY")
     options = parser.parse_args(arguments)
-    articles = [
-        {"id": row["id"], "document": with_sections(row["document"]), "summary": row["summary"]}
-        for row in islice(read_records(options.articles), ARTICLES)
-    ]
+    articles = [article_of(row) for row in islice(read_records(options.articles), ARTICLES)]
     stories = [
         {name: row[name] for name in ("id", "document", "summaries")}
         for path in options.stories

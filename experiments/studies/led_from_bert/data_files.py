@@ -18,7 +18,7 @@ from datamodules.corpora.corpus import make_document
 from datamodules.documents import UserError
 from datamodules.text.oracle import greedy_oracle
 from experiments.studies.discourse_extraction.documents import of_length, read_records
-from experiments.studies.discourse_extraction.long_documents import ARTICLES, HEADINGS, with_sections
+from experiments.studies.discourse_extraction.long_documents import ARTICLES, HEADINGS, article_of
 from experiments.studies.discourse_extraction.parsed_corpora import read_corpus
 
 FIRST_NEWS, ARM_NEWS, VAL_NEWS, NEWS_WORDS = 32_000, 6_400, 1_000, 100
@@ -77,10 +77,7 @@ def article_parts(train: Path, articles: Path) -> dict[str, list[dict]]:
     return {
         "passages_val": passages[:VAL_PASSAGES],
         "passages": passages[VAL_PASSAGES : VAL_PASSAGES + PASSAGES],
-        "first": [
-            {"id": row["id"], "document": with_sections(row["document"]), "summary": row["summary"]}
-            for row in others[:FIRST_ARTICLES]
-        ],
+        "first": [article_of(row) for row in others[:FIRST_ARTICLES]],
         "arms": parsed[:ARM_ARTICLES],
         "val": parsed[ARM_ARTICLES:],
     }

@@ -21,12 +21,25 @@ from precis.runs.prediction_files import find_predictions, read_rows
 from precis.statistics.significance import format_p, paired_difference
 
 
+def corpus_of(folder: Path) -> MeetingTurns:
+    """Return the corpus of a run."""
+    return MeetingTurns(**read_config(folder)["data"]["init_args"]["corpus"]["init_args"])
+
+
+def longest_turns(folder: Path) -> np.ndarray:
+    """Return for each validation query of a run's corpus 100 if the right turn is the longest one, else 0, [N]."""
+    right = []
+    for record in corpus_of(folder).records("val"):
+        longest = max(record.parts[1:], key=lambda part: len(part[0].split()))
+        right.append(100.0 * (longest == record.references[0]))
+    return np.array(right)
+
+
 def right_turns(folder: Path) -> np.ndarray:
     """Return for each validation query 100 if the right turn has more attention than the other turns, else 0, [N]."""
-    corpus = MeetingTurns(**read_config(folder)["data"]["init_args"]["corpus"]["init_args"])
     attention_of = {row["id"]: row["paragraph_attention"][0] for row in read_rows(find_predictions(folder, "val"))}
     right = []
-    for record in corpus.records("val"):
+    for record in corpus_of(folder).records("val"):
         closest = record.parts.index(record.references[0])
         to_turns = attention_of[record.id][1:]  # without the query
         right.append(100.0 * (1 + np.argmax(to_turns) == closest))
@@ -43,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         scores = [np.stack([right_turns(runs[seed]) for seed in sorted(runs)]) for runs in systems]  # [R, N] each
     except UserError as error:
         raise SystemExit(f"error: {error}") from None
-    rows = []
+    rows = [["longest turn", f"{longest_turns(next(iter(systems[0].values()))).mean():.1f}", "", "", "", ""]]
     for name, values in zip(options.systems, scores):
         row = [name, f"{values.mean():.1f}", " ".join(f"{run.mean():.1f}" for run in values)]
         difference = paired_difference(values[..., None], scores[0][..., None])
