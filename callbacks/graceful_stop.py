@@ -71,8 +71,11 @@ class GracefulStop(Checkpoint):
     ) -> None:
         if save_every < 0:
             raise ValueError(f"GracefulStop needs save_every >= 0, got {save_every}")
-        self.path, self.resume = Path(path), resume
-        self.save_every, self.patient, self.on_stop = save_every, patient, on_stop
+        self.path = Path(path)
+        self.resume = resume
+        self.save_every = save_every
+        self.patient = patient
+        self.on_stop = on_stop
         self.received: int | None = None  # number of the first signal
         self.stopping = False  # whether a rank has received a signal, so that all ranks stop
         self._saved = -1  # step of the last checkpoint; -1 before the first

@@ -26,8 +26,10 @@ class LengthCurriculum(Scheduled):
     """
 
     def __init__(self, source: PositiveInt, target: AtLeastTwo, steps: PositiveInt, stages: AtLeastTwo = 4) -> None:
-        self.source, self.target = int(source), int(target)
-        self.steps, self.stages = steps, stages
+        self.source = int(source)
+        self.target = int(target)
+        self.steps = steps
+        self.stages = stages
 
     def lengths_at(self, step: int, last: tuple[int, int]) -> tuple[int, int]:
         """Return source and target length at an optimizer step; `last` are both lengths in the last stage."""

@@ -36,7 +36,8 @@ class PredictionWriter(Callback):
         self, path: Path, checkpoint: dict[str, Any] | None = None, source: dict[str, Any] | None = None
     ) -> None:
         self.path = Path(path)
-        self.checkpoint, self.source = checkpoint, source or {}
+        self.checkpoint = checkpoint
+        self.source = source or {}
         self._file: IO[str] | None = None  # this rank's lines, while predictions are written
         self._documents = 0  # number of predictions
 

@@ -132,7 +132,8 @@ class SelfCritical(Scheduled):
         self.credit = credit
         self.sentence_ends = tuple(sentence_ends)
         self.gamma = float(gamma)  # not jsonargparse's type, which cannot be loaded with `weights_only`
-        self.start_step, self.ramp_steps = start_step, ramp_steps
+        self.start_step = start_step
+        self.ramp_steps = ramp_steps
         self.kl = kl
         self.mask_truncated = mask_truncated
         self.updates = updates

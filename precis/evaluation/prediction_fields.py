@@ -43,7 +43,9 @@ class SentenceCutter:
     """
 
     def __init__(self, splitter: Splitter = "auto", separator: str | None = None, language: str = "en") -> None:
-        self.splitter, self.separator, self.language = splitter, separator, language_of(language)
+        self.splitter = splitter
+        self.separator = separator
+        self.language = language_of(language)
         self.name = f"{splitter}({separator})" if separator else splitter  # in the signatures of scores
 
     def __call__(self, text: str | list[str]) -> list[str]:

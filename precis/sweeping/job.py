@@ -141,8 +141,12 @@ class Running:
         self, job: Job, environment: Mapping[str, str], command: Sequence[str] = COMMAND, own_session: bool = True
     ) -> None:
         """Lock the run folder, and start the first command with `command` (which runs precis) in an environment."""
-        self.job, self.environment, self.command, self.own_session = job, environment, command, own_session
-        self.state, self.stage = "running", ""
+        self.job = job
+        self.environment = environment
+        self.command = command
+        self.own_session = own_session
+        self.state = "running"
+        self.stage = ""
         self.stopping = False  # whether `stop` was called
         self.process: subprocess.Popen  # of the command; none if the run is elsewhere or finished
         job.check_links()
