@@ -1,8 +1,7 @@
 """Callback that writes predictions.jsonl."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any
@@ -10,7 +9,7 @@ from typing import IO, Any
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from callbacks.results_path import results_path
-from datamodules.atomic_write import atomic_write
+from datamodules.atomic_write import atomic_write, naming_full_disk
 from datamodules.corpora.corpus import as_document
 from datamodules.summarization import SummarizationData
 from datamodules.text.hashing import file_digest
@@ -51,19 +50,19 @@ class PredictionWriter(Callback):
 
     def on_test_batch_end(self, trainer, pl_module, outputs, batch, batch_idx, dataloader_idx=0) -> None:
         if self._file is not None:
-            with naming(self.path):
+            with naming_full_disk(self.path):
                 self._file.writelines(json_line(summary.record()) for summary in outputs or [])
 
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Merge the files of all ranks, and write the files that accompany the predictions, on rank 0."""
         if self._file is None:  # a validation during training
             return
-        with naming(self.path):
+        with naming_full_disk(self.path):
             self._file.close()
         self._file = None
         trainer.strategy.barrier("predictions")  # until all ranks have closed their files
         if trainer.is_global_zero:
-            with naming(self.path):
+            with naming_full_disk(self.path):
                 self._merge(trainer.world_size)
                 self._describe(trainer)
 
@@ -103,12 +102,11 @@ class PredictionWriter(Callback):
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         """Remove the file of this rank, whose predictions are incomplete."""
-        file = self._file
-        if file is None:
+        if self._file is None:
             return
-        self._file = None
         with suppress(OSError):  # on a full disk `close` fails, too; `exception` already reports it
-            file.close()
+            self._file.close()
+        self._file = None
         self._part(trainer.global_rank).unlink(missing_ok=True)
 
 
@@ -120,14 +118,3 @@ def _lead(trainer: Trainer) -> dict[str, dict[str, float]]:
         return {}
     lead = lead_scores(map(as_document, data.documents(split)), data.language.code)
     return {"lead1": lead} if lead else {}
-
-
-@contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Add the name of the written file to errors of the file system that have none: most often, the disk is full."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is not None:  # the error names its file
-            raise
-        raise OSError(error.errno, f"{error.strerror}; free some space and run the command again", str(path)) from None

@@ -108,7 +108,7 @@ def test_a_disk_that_is_full_in_a_test_is_named_with_the_file(run_folder, precis
     predictions = run_folder / "predictions.jsonl"
     (run_folder / ".predictions.jsonl.rank0").symlink_to("/dev/full")  # where they are collected
     done = precis("test", "--run", run_folder, "--trust")  # a link that leads out of a run is refused otherwise
-    done.refused("No space left on device; free some space", str(predictions))
+    done.refused("cannot be written (No space left on device); free some space", str(predictions))
     assert not predictions.exists() and not list(run_folder.glob(".predictions*"))
 
 
