@@ -13,7 +13,7 @@ matplotlib.use("Agg")
 import numpy as np
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 from matplotlib import font_manager, pyplot, rc_context
-from pytorch_lightning import Callback, LightningDataModule, LightningModule, Trainer
+from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.loggers import WandbLogger
 from pytorch_lightning.utilities import rank_zero_warn
 
@@ -106,14 +106,16 @@ class Previews(Callback):
         self.documents = documents
         self.heat_maps = heat_maps
 
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Summarize the first validation documents, and log and write the previews on rank 0."""
+    def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Summarize the first validation documents, and log and write the previews on rank 0.
+
+        `LengthCurriculum` truncates documents again after this hook, in `on_validation_end`.
+        """
         if trainer.state.fn != "fit" or trainer.sanity_checking:
             return
         data = trainer.datamodule
         features = data.features("val")
-        with whole_documents(data):  # without `LengthCurriculum`
-            batch = data.collate([features[i] for i in range(min(self.documents, len(features)))])
+        batch = data.collate([features[i] for i in range(min(self.documents, len(features)))])
         batch = batch.to(pl_module.device)
         # all ranks decode, since each may hold a part of the weights (FSDP); the first one writes
         with trainer.precision_plugin.val_step_context():
@@ -147,17 +149,3 @@ class Previews(Callback):
         atomic_write(folder / "samples.jsonl", "".join(map(json_line, rows)))
         for logger in loggers:
             logger.log_table("samples", columns=list(rows[0]), data=[list(row.values()) for row in rows])
-
-
-@contextmanager
-def whole_documents(data: LightningDataModule) -> Iterator[None]:
-    """Truncate documents to `max_source` and `max_target` inside the context, regardless of `LengthCurriculum`."""
-    previous_lengths = getattr(data, "lengths_now", None)
-    if previous_lengths is None:  # the DataModule supports no length curriculum
-        yield
-        return
-    data.lengths_now = (data.max_source, data.max_target)
-    try:
-        yield
-    finally:
-        data.lengths_now = previous_lengths

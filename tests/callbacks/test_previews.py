@@ -9,8 +9,8 @@ from cases import BY_NAME
 from pytorch_lightning.loggers import WandbLogger
 from quiet_trainer import quiet_trainer
 
-from callbacks import PredictionWriter, Previews, SelfCritical
-from callbacks.previews import marked, whole_documents
+from callbacks import LengthCurriculum, PredictionWriter, Previews, SelfCritical
+from callbacks.previews import marked
 from lightning_modules.metrics.rouge_metric import Rouge
 from lightning_modules.summarizer import Summary
 
@@ -27,18 +27,13 @@ def test_runs_of_copied_words_stand_between_marks(text, expected):
     assert marked(summary, "<", ">") == expected.replace("[", "<").replace("]", ">")
 
 
-def test_documents_are_whole_whatever_training_cuts_them_to():
-    cut, uncut = SimpleNamespace(lengths_now=(3, 2), max_source=20, max_target=10), SimpleNamespace(max_source=20)
-    with whole_documents(cut), whole_documents(uncut):
-        assert cut.lengths_now == (20, 10) and not hasattr(uncut, "lengths_now")
-    assert cut.lengths_now == (3, 2)
-    assert not hasattr(uncut, "lengths_now")
-
-
 def test_the_table_has_the_first_documents_and_heat_maps_are_in_the_run_folder(corpus_files, tmp_path):
     case, logger = BY_NAME["pointer-coverage"], Mock(spec=WandbLogger)
     model, data = case.build_model(), case.build_data(corpus_files)
-    quiet_trainer(Previews(tmp_path, documents=3, heat_maps=2), max_epochs=2, logger=logger).fit(model, data)
+    curriculum = LengthCurriculum(source=3, target=2, steps=100)  # truncates documents in training, and not here
+    previews = Previews(tmp_path, documents=3, heat_maps=2)
+    model.attention_map = Mock(wraps=model.attention_map)
+    quiet_trainer(curriculum, previews, max_epochs=2, logger=logger).fit(model, data)
     tables, columns = logger.log_table.call_args_list, ["id", "reference", "summary", "rouge1"]
     expected = [call("previews", columns=columns, data=table.kwargs["data"]) for table in tables]
     assert tables == expected and len(tables) == 2, "after each validation, not after the sanity check"
@@ -46,7 +41,9 @@ def test_the_table_has_the_first_documents_and_heat_maps_are_in_the_run_folder(c
     documents, features = data.documents("val"), data.features("val")
     assert list(ids) == ["doc-26", "doc-27", "doc-28"] == documents["id"][:3]
     assert list(references) == [" ".join(those[0]) for those in documents["references"][:3]]
-    summaries = model.eval().summarize(data.collate([features[i] for i in range(3)]))
+    batch = data.collate([features[i] for i in range(3)])
+    assert model.attention_map.call_args.args[0].lengths.tolist() == batch.lengths.tolist()
+    summaries = model.eval().summarize(batch)
     assert list(written) == [marked(summary) for summary in summaries]
     assert list(scores) == [s.scores["rouge1"] for s in model.scored(summaries)]
     files = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.png"))
