@@ -27,10 +27,10 @@ from precis.evaluation.compare_page import write_page
 from precis.evaluation.compared_systems import MAX_KEYS_IN_NAME, config_differences, read_all, rescore, systems_of
 from precis.evaluation.comparison import Cell, Comparison
 
-_ESCAPES = {
+LATEX_ESCAPES = str.maketrans({  # for `str.translate`
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-}  # fmt: skip
+})  # fmt: skip
 
 
 def compare(arguments: list[str]) -> None:
@@ -219,8 +219,8 @@ def to_latex(table: GroupedTable, notes: Sequence[str]) -> str:
     best = table.best()  # (row, column) of the highest mean of each measure
     lines = [f"% {note}" for note in notes]
     lines.append(r"\begin{tabular}{" + "l" * len(table.axes) + "r" * (1 + len(table.measures)) + "}")  # 1 for seeds
-    headers = [*table.axes, "seeds", *table.measures]
-    lines += [r"\toprule", " & ".join(map(escape_latex, headers)) + r" \\", r"\midrule"]
+    headers = [name.translate(LATEX_ESCAPES) for name in (*table.axes, "seeds", *table.measures)]
+    lines += [r"\toprule", " & ".join(headers) + r" \\", r"\midrule"]
     above: list[str] = []  # labels of the row above; empty in the first row
     for row_number, row in enumerate(table.rows):
         if above and len(table.axes) > 1 and row.labels[0] != above[0]:
@@ -234,15 +234,10 @@ def to_latex(table: GroupedTable, notes: Sequence[str]) -> str:
         shared = 0  # number of leading labels that equal those above and stay blank; the last label is always printed
         while shared < len(row.labels) - 1 and above and row.labels[shared] == above[shared]:
             shared += 1
-        labels = [""] * shared + list(row.labels[shared:])
-        lines.append(" & ".join([*map(escape_latex, labels), str(row.seeds), *texts]) + r" \\")
+        labels = [""] * shared + [label.translate(LATEX_ESCAPES) for label in row.labels[shared:]]
+        lines.append(" & ".join([*labels, str(row.seeds), *texts]) + r" \\")
         above = row.labels
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
-
-
-def escape_latex(text: str) -> str:
-    """Return a text in which characters that LaTeX interprets are escaped."""
-    return "".join(_ESCAPES.get(character, character) for character in text)
 
 
 TABLES = {"latex": ("LaTeX for booktabs", to_latex), "csv": ("CSV with all numbers", to_csv)}

@@ -3,7 +3,7 @@
 import csv
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +22,7 @@ from precis.config.run_config import format_value, read_config, short_key
 from precis.evaluation.predictions import read_predictions, scores_path
 from precis.evaluation.scorers import ScoreOptions, score
 from precis.files.data_files import read_json
+from precis.files.nested_values import leaves
 from precis.runs.prediction_files import NAMES, MissingPredictions, find_predictions, read_rows, recorded_results
 from precis.runs.sweep_points import POINTS, read_described, without_seed
 
@@ -206,7 +207,7 @@ def _read_run(path: Path, label: str, split: str, language: str) -> RunRecord:
     results = recorded_results(predictions)
     return RunRecord(
         path=path, label=label, rows=records, signatures=signatures,
-        config=dict(flat_config(config)) if config else {},
+        config=dict(leaves(config, into_lists=False)) if config else {},
         environment=read_json(environment) if config and environment.is_file() else {},
         split=results.get("split"), lead=results.get("lead1", {}),
     )  # fmt: skip
@@ -256,15 +257,6 @@ def _add_rouge(path: Path, records: list[dict[str, Any]], language: str) -> dict
     for index, record in enumerate(records):
         record["scores"] = {name: float(by_document.values[index]) for name, by_document in scores.items()}
     return {name: by_document.signature for name, by_document in scores.items()}
-
-
-def flat_config(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (dotted key, value) for each value of nested dicts; lists and empty dicts are values."""
-    if isinstance(config, dict) and config:
-        for key, value in config.items():
-            yield from flat_config(value, f"{prefix}.{key}" if prefix else key)
-    else:
-        yield prefix, config
 
 
 def systems_of(runs: Sequence[RunRecord]) -> list[System]:

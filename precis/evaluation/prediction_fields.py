@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from datamodules.documents import BadRecord, UserError
 from datamodules.text.language import Language, language_of
+from datamodules.text.lines import lone_surrogate
 
 Splitter = Literal["auto", "lines", "sentencex", "tokenized"]
 Row = dict[str, Any]
@@ -157,10 +158,4 @@ def _are_texts(value: Any) -> bool:
 
 def _is_utf8(value: str | list) -> bool:
     """Return whether all strings can be written as UTF-8; half of a surrogate pair, which JSON allows, cannot."""
-    if isinstance(value, list):
-        return all(map(_is_utf8, value))
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
+    return all(map(_is_utf8, value)) if isinstance(value, list) else lone_surrogate(value) is None

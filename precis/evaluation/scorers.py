@@ -144,14 +144,14 @@ def _length(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[st
 
 def _bertscore(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
     how = {"model": options.bertscore_model, "layer": options.bertscore_layer, "batch_size": options.batch_size}
-    return {"bertscore": _scores_of(reference_scores.bert_score(*_texts(predictions), device=_device(options), **how))}
+    return {"bertscore": _scores_of(reference_scores.bert_score(*_texts(predictions), device=options.device, **how))}
 
 
 def _summac(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
     """Return SummaC x 100 (Laban et al. 2022): SummaC-Conv if `summac_conv` names its weights, else SummaC-ZS."""
     from lightning_modules.metrics.summac import EntailmentModel, SummaCConv, summac_scores  # imports torch
 
-    model = EntailmentModel(options.summac_model, options.batch_size, device=_device(options))
+    model = EntailmentModel(options.summac_model, options.batch_size, device=options.device)
     conv = SummaCConv.load(options.summac_conv) if options.summac_conv else None
     values = _score_in_parts("summac", predictions, partial(summac_scores, model, conv))
     kind = f"conv({options.summac_conv})" if options.summac_conv else "zs"
@@ -162,7 +162,7 @@ def _consistency(predictions: Sequence[Prediction], options: ScoreOptions) -> di
     """Return scores x 100 of summaries by a classifier of pairs (chunk of the source, claim), such as MiniCheck."""
     from lightning_modules.metrics.pair_classifier import CHUNK_WORDS, ConsistencyModel  # imports torch
 
-    model = ConsistencyModel(options.consistency_model, options.batch_size, device=_device(options))
+    model = ConsistencyModel(options.consistency_model, options.batch_size, device=options.device)
     values = _score_in_parts("consistency", predictions, model.scores)
     supported_class = model.class_names[model.supported]  # class whose probability is the score
     settings = f"model:{options.consistency_model}|class:{supported_class}|chunk:{CHUNK_WORDS}"
@@ -234,14 +234,6 @@ def _our_scores(name: str, values: Sequence[float | None], predictions: Sequence
 def _splitter(predictions: Sequence[Prediction]) -> str:
     """Return the name of the sentence splitter of outputs and references."""
     return "+".join(sorted({prediction.split for prediction in predictions}))
-
-
-def _device(options: ScoreOptions) -> str:
-    if options.device != "auto":
-        return options.device
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 class Metric(Protocol):

@@ -6,14 +6,17 @@ from typing import Any
 from jsonargparse import Namespace
 
 
-def leaves(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (key, value) of each value in a config, or empty group; keys are as `trainer.callbacks[0].class_path`."""
+def leaves(value: Any, where: str = "", into_lists: bool = True) -> Iterator[tuple[str, Any]]:
+    """Yield (key, value) of each value in a config, or empty group; keys are as `trainer.callbacks[0].class_path`.
+
+    With `into_lists=False`, a list is a single value.
+    """
     if isinstance(value, Namespace):
         value = vars(value)
     if isinstance(value, Mapping) and value:
         for key, part in value.items():
-            yield from leaves(part, f"{where}.{key}" if where else str(key))
-    elif isinstance(value, (list, tuple, set)) and value:
+            yield from leaves(part, f"{where}.{key}" if where else str(key), into_lists)
+    elif into_lists and isinstance(value, (list, tuple, set)) and value:
         for number, part in enumerate(value):
             yield from leaves(part, f"{where}[{number}]")
     else:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import scipy  # which imports `scipy.special` at its first use
 from numpy.typing import NDArray
 
 from precis.statistics.statistics import LEVEL, Array, Interval, column_means, holm
@@ -41,18 +42,14 @@ class _Error(NamedTuple):
 
     def quantile(self, share: float) -> Array:
         """Return quantiles of the error of the mean by Student's t distribution, [M]; `share` is between 0 and 1."""
-        from scipy import special  # slow to import, and every command imports this module
-
-        return np.sqrt(self.variance) * special.stdtrit(self.freedom, share)
+        return np.sqrt(self.variance) * scipy.special.stdtrit(self.freedom, share)
 
     def p_value(self, mean: Array) -> Array:
         """Return two-sided p-values of the hypothesis that the true mean is 0, [M]."""
-        from scipy import special  # slow to import, and every command imports this module
-
         with np.errstate(divide="ignore", invalid="ignore"):  # variance 0 gives t = inf and p = 0, or 0 / 0
             t = np.abs(mean) / np.sqrt(self.variance)  # [M]
         equal = (mean == 0) & (self.variance == 0)  # 0 / 0: all scores are equal, which has p = 1
-        return np.where(equal, 1.0, 2 * special.stdtr(self.freedom, -t))  # stdtr: Student's t distribution
+        return np.where(equal, 1.0, 2 * scipy.special.stdtr(self.freedom, -t))  # stdtr: Student's t distribution
 
 
 def system_interval(scores: Array) -> Interval:
