@@ -221,7 +221,8 @@ class SelfCritical(Scheduled):
 
     def options(self, module: Generative) -> DecodingOptions:
         """Return the options of sampling and rescoring; a `ValueError` if the length limits are incompatible."""
-        with_greedy, decoding = self.advantage == "greedy", module.decoding
+        with_greedy = self.advantage == "greedy"
+        decoding = module.decoding
         if self.max_length is not None and self.max_length <= decoding.min_length:
             raise ValueError(
                 f"SelfCritical: max_length {self.max_length} is not above model.decoding.min_length "
@@ -241,7 +242,8 @@ class SelfCritical(Scheduled):
 
         The first update of a batch of B documents draws K samples, the next ones use them again, by `clipped_gain`.
         """
-        options, ids = self.options(module), tuple(batch.ids)
+        options = self.options(module)
+        ids = tuple(batch.ids)
         if ids in self._waiting:
             drawn = self._waiting.pop(ids).to(next(module.parameters()).device)  # on the CPU after resuming
             log_probs = self._log_probs(module, batch, drawn.samples, options)       # [B, K, T]

@@ -108,7 +108,7 @@ def _name_systems(by_file: Mapping[Path, Sequence[Prediction]]) -> list[Predicti
         for prediction in file_predictions:
             predictions.append(replace(prediction, system=name) if prediction.system is None else prediction)
     output_files.check_ids(predictions)
-    output_files.check_documents(predictions)
+    output_files.check_all_or_none(predictions, "document")
     return predictions
 
 
@@ -194,7 +194,9 @@ def _choose(
     requested: str | None, predictions: Sequence[Prediction], options: ScoreOptions
 ) -> tuple[list[str], dict[str, str]]:
     """Return metrics to compute, and reasons why others cannot be, by name; a `UserError` if these are `requested`."""
-    names = list(METRICS) if requested is None else _names(requested)
+    names = list(METRICS)
+    if requested is not None:
+        names = list(dict.fromkeys(name.strip() for name in requested.split(",") if name.strip()))  # each once
     if not names:
         raise UserError(f"--metrics {requested!r} names no metric; there are {', '.join(METRICS)}")
     for name in names:
@@ -225,7 +227,7 @@ def _means(
     for system in dict.fromkeys(prediction.system for prediction in predictions):  # each once, in order
         indices = [index for index, prediction in enumerate(predictions) if prediction.system == system]
         table = np.stack([column.values[indices] for column in scores.values()], axis=1)  # [documents, measures]
-        intervals = zip(*statistics.bootstrap_interval(table, statistics.LEVEL, resamples, seed))  # (mean, low, high)
+        intervals = zip(*statistics.bootstrap_interval(table, resamples, seed))  # (mean, low, high)
         for (measure, column), interval in zip(scores.items(), intervals):
             if column.corpus is not None:  # such as BLEU, whose score of a corpus is not a mean
                 interval = corpus_interval(column.corpus, indices, resamples, seed)
@@ -252,7 +254,3 @@ def document_rows(predictions: Sequence[Prediction], values: Mapping[str, statis
         scores = {measure: statistics.number_or_none(column[index]) for measure, column in values.items()}
         records.append({"id": prediction.id, **system, "scores": scores})
     return records
-
-
-def _names(text: str) -> list[str]:
-    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))

@@ -59,7 +59,7 @@ def read_predictions(
             predictions.append(Prediction(str(number), f"{path}:{number}", splitter(line), [], split=splitter.name))
     if not predictions:
         raise UserError(f"{path}: no summary in it; give a file with one record or one line per summary")
-    _check_all_or_none(predictions, "system", "it names no system, but {} does", "name it in all or in none")
+    check_all_or_none(predictions, "system")
     check_ids(predictions)
     # The first file of references replaces the references of the records, and each further file adds to them.
     for number, file in enumerate(references):
@@ -75,7 +75,7 @@ def read_predictions(
     for prediction in predictions:
         if not all(prediction.references):
             raise bad_record(prediction.where, "a reference is empty", "give it text, or leave the record out")
-    check_documents(predictions)
+    check_all_or_none(predictions, "document")
     return predictions
 
 
@@ -179,18 +179,13 @@ def _values_of_other_file(
     return [prediction_fields.source_sentences(line, language) for line in lines]
 
 
-def _check_all_or_none(predictions: list[Prediction], name: str, problem: str, remedy: str) -> None:
-    """Raise a `UserError` if only some outputs have the attribute `name`; {} in `problem` names one that has it."""
+def check_all_or_none(predictions: list[Prediction], name: Literal["system", "document"]) -> None:
+    """Raise a `UserError` if one record has a system (or document) and another has none."""
     present = [prediction for prediction in predictions if getattr(prediction, name) is not None]
     if present and len(present) < len(predictions):
         absent = next(prediction for prediction in predictions if getattr(prediction, name) is None)
-        raise bad_record(absent.where, problem.format(present[0].where), remedy)
-
-
-def check_documents(predictions: list[Prediction]) -> None:
-    """Raise a `UserError` if one record has a document and another has none."""
-    problem = "it has no document, but {} has"
-    _check_all_or_none(predictions, "document", problem, "give documents to all records or to none")
+        problem = f"it has no {name}, but {present[0].where} has"
+        raise bad_record(absent.where, problem, f"give a {name} to all records or to none")
 
 
 def check_ids(predictions: list[Prediction]) -> None:

@@ -1,6 +1,6 @@
 """Intervals and corrections of scores. Every draw is a function of its seed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -8,7 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 
-LEVEL, RESAMPLES = 0.95, 10_000  # confidence level, and number of bootstrap samples
+LEVEL = 0.95  # confidence level
+RESAMPLES = 10_000  # number of bootstrap samples
 _BLOCK = 100_000  # draws held at a time: they stay in the processor's cache
 
 
@@ -20,21 +21,19 @@ class Interval(NamedTuple):
     high: float | Array
 
 
-def bootstrap_interval(scores: ArrayLike, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0) -> Interval:
+def bootstrap_interval(scores: ArrayLike, resamples: int = RESAMPLES, seed: int = 0) -> Interval:
     """Return the mean over documents and its percentile bootstrap interval (Efron and Tibshirani 1993, chapter 13).
 
-    Documents are drawn with replacement, as many as there are; the bounds are the (1 - level) / 2 and (1 + level) / 2
-    quantiles of the means.
+    Documents are drawn with replacement, as many as there are; the bounds are the (1 - L) / 2 and (1 + L) / 2 quantiles
+    of the means, for the confidence level L = `LEVEL`.
 
     Args:
         scores: scores of N documents, [N], or by M measures, [N, M]; all measures use the same resamples. Missing
             scores are NaN and left out of means.
     """
-    if not 0 < level < 1:
-        raise ValueError(f"a level of confidence lies between 0 and 1; got {level}")
     table, is_single = _table(scores)
     means = resampled_means(table, resamples, seed)  # [resamples, M]
-    low, high = (quantiles(means, share) for share in ((1 - level) / 2, (1 + level) / 2))
+    low, high = (quantiles(means, share) for share in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
     results = (column_means(table), low, high)  # [M] each
     return Interval(*(result[0].item() if is_single else result for result in results))  # floats for scores [N]
 
@@ -58,10 +57,15 @@ def resampled_sums(columns: ArrayLike, resamples: int = RESAMPLES, seed: int = 0
 
     The same N and seed draw the same documents. Corpus-level scores, such as BLEU, are functions of such sums.
     """
+    if resamples < 1:
+        raise ValueError(f"at least one resample is needed; got {resamples}")
     table, _ = _table(columns)
-    documents, rng = len(table), np.random.default_rng(seed)
+    documents = len(table)
+    rng = np.random.default_rng(seed)
+    most = max(1, _BLOCK // documents)  # resamples at a time: `_BLOCK` draws of documents, or one resample
     sums = []
-    for size in _blocks(documents, resamples):  # number of resamples at a time
+    for start in range(0, resamples, most):
+        size = min(most, resamples - start)
         # How often each resample draws each document, [size, N], by one `bincount`: r N + d is document d of sample r.
         drawn = rng.integers(documents, size=(size, documents)) + documents * np.arange(size)[:, None]
         times = np.bincount(drawn.ravel(), minlength=size * documents).reshape(size, documents)
@@ -107,12 +111,3 @@ def _table(scores: ArrayLike) -> tuple[Array, bool]:
     if table.ndim not in (1, 2) or not len(table):
         raise ValueError(f"scores have shape [documents] or [documents, measures]; got {list(table.shape)}")
     return (table[:, None], True) if table.ndim == 1 else (table, False)
-
-
-def _blocks(documents: int, resamples: int) -> Iterator[int]:
-    """Yield the numbers of resamples that are drawn at a time: `_BLOCK` draws of documents at most, or one resample."""
-    if resamples < 1:
-        raise ValueError(f"at least one resample is needed; got {resamples}")
-    size = max(1, _BLOCK // documents)
-    for start in range(0, resamples, size):
-        yield min(size, resamples - start)

@@ -146,7 +146,6 @@ def _job(search: "Search", number: int, values: dict[str, Any]) -> Job:
 
 def _run(job: Job, received: list[int]) -> str | None:
     """Train a trial, or continue it; return why it failed, "stopped" if it saved and stopped, None if it finished."""
-    job.check_links()
     while not received:
         # In the session of this worker, so that a launcher that kills the worker kills its run too.
         run = Running(job, os.environ, own_session=False)

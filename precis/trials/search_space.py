@@ -60,17 +60,15 @@ def _check_space(where: str, space: Any) -> None:
     """Raise a `UserError` unless a distribution (`when` aside) is a list of `values` or a valid one of `RANGES`."""
     space = _with_explicit_kind(space)
     kinds = [name for name in space if name not in ("step", "when")] if isinstance(space, dict) else []
-    if len(kinds) != 1 or kinds[0] not in ("values", *RANGES):
-        raise UserError(f"{where} must be a list, or one of {', '.join(RANGES)} with two limits; got {space!r}")
+    limits = space[kinds[0]] if len(kinds) == 1 else None  # limits of a range, or the list of values
+    if not isinstance(limits, list) or not limits or kinds[0] not in ("values", *RANGES):
+        remedy = f"a list with a value at least, or one of {', '.join(RANGES)} with two limits"
+        raise UserError(f"{where} must be {remedy}; got {space!r}")
     (kind,) = kinds
-    limits = space[kind]
     number_types = (int,) if kind.endswith("integer") else (int, float)  # not bool, which is an int in Python
     whole = "whole " if kind.endswith("integer") else ""
-    if kind == "values":
-        if not isinstance(limits, list) or not limits:
-            raise UserError(f"{where} must be a list with a value at least, or {', '.join(RANGES)} with two limits")
-    else:
-        are_numbers = isinstance(limits, list) and len(limits) == 2 and all(type(n) in number_types for n in limits)
+    if kind != "values":
+        are_numbers = len(limits) == 2 and all(type(limit) in number_types for limit in limits)
         is_log = kind.startswith("log_")
         if not are_numbers or not limits[0] < limits[1] or (is_log and limits[0] <= 0):
             above = " above 0" if is_log else ""
