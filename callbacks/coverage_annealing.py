@@ -45,10 +45,6 @@ class CoverageAnnealing(Scheduled):
         if stage == "fit" and "coverage" not in pl_module.loss_weights:
             raise ValueError("CoverageAnnealing needs a model with coverage; set --model.coverage true or drop it")
 
-    def weight_at(self, step: int, start: int) -> float:
-        """Return lambda at an optimizer step: 0 before the start, then a linear ramp up to `weight`."""
-        return ramp(step, start, self.ramp_steps, self.weight)
-
     def _start(self, trainer: Trainer) -> int:
         """Return the optimizer step at which coverage is switched on."""
         if self.start_step is not None:
@@ -61,11 +57,12 @@ class CoverageAnnealing(Scheduled):
         if not trainer.lightning_module.has_coverage:
             return {}
         start = self._start(trainer)
-        weight = Switch(self.weight_at(step, start), self.weight)
-        return {"coverage_gate": Switch(float(step >= start), 1.0), "coverage_weight": weight}
+        weight = ramp(step, start, self.ramp_steps, self.weight)
+        return {"coverage_gate": Switch(float(step >= start), 1.0), "coverage_weight": Switch(weight, self.weight)}
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int) -> None:
         start = self._start(trainer)
         pl_module.coverage_gate = float(trainer.global_step >= start)
-        pl_module.loss_weights["coverage"] = self.weight_at(trainer.global_step, start)
-        pl_module.log("train/coverage_weight", pl_module.loss_weights["coverage"], batch_size=1)
+        weight = ramp(trainer.global_step, start, self.ramp_steps, self.weight)
+        pl_module.loss_weights["coverage"] = weight
+        pl_module.log("train/coverage_weight", weight, batch_size=1)

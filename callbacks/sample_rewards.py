@@ -124,11 +124,6 @@ class DrawnSamples:
     values: dict[str, Tensor | float]  # logged values of the samples, by name
     uses: int = 0  # number of updates so far
 
-    @property
-    def samples(self) -> Samples:
-        """The samples as `Generative.log_probs` reads them."""
-        return Samples(self.tokens, self.lengths)
-
     def to(self, device: torch.device | str) -> "DrawnSamples":
         """Return a copy whose tensors are on a device."""
         fields = vars(self).items()

@@ -246,7 +246,8 @@ class SelfCritical(Scheduled):
         ids = tuple(batch.ids)
         if ids in self._waiting:
             drawn = self._waiting.pop(ids).to(next(module.parameters()).device)  # on the CPU after resuming
-            log_probs = self._log_probs(module, batch, drawn.samples, options)       # [B, K, T]
+            samples = Samples(drawn.tokens, drawn.lengths)
+            log_probs = self._log_probs(module, batch, samples, options)             # [B, K, T]
         else:
             drawn, log_probs = self._draw(module, batch, options)
         drawn.uses += 1

@@ -25,8 +25,6 @@ from precis.evaluation.scorers import METRICS, CorpusScore, ScoreOptions, Scores
 from precis.runs.prediction_files import recorded_results
 from precis.statistics import statistics
 
-ROUGE_OPTIONS = ("stem", "multi_reference")
-
 
 def evaluate(arguments: list[str]) -> None:
     """`precis evaluate FILE ...`: score the summaries in a file, or in a file for each of several systems.
@@ -73,8 +71,9 @@ def evaluate(arguments: list[str]) -> None:
 
 
 def _lead(predictions: Sequence[Prediction], paths: Collection[Path], options: ScoreOptions) -> dict[str, float]:
-    """Return ROUGE of first sentences (lead-1), recorded or computed; empty unless `ROUGE_OPTIONS` are the defaults."""
-    if any(getattr(options, name) != getattr(ScoreOptions(), name) for name in ROUGE_OPTIONS):
+    """Return ROUGE of first sentences (lead-1), recorded or computed; empty for other options than the defaults."""
+    defaults = ScoreOptions()
+    if (options.stem, options.multi_reference) != (defaults.stem, defaults.multi_reference):
         return {}
     recorded = recorded_results(next(iter(paths))).get("lead1")  # all files are about the same documents
     if recorded and options.language == "en":  # in other languages, ROUGE has other words

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -236,29 +236,21 @@ def _splitter(predictions: Sequence[Prediction]) -> str:
     return "+".join(sorted({prediction.split for prediction in predictions}))
 
 
-class Metric(Protocol):
-    """A metric of summaries and their documents, such as a measure of factual consistency.
-
-    Optional attributes: `name` of the measure, the class's name in lower case by default; `signature`, what the scores
-    depend on, such as the name of a model.
-    """
-
-    def score(self, documents: Sequence[str], summaries: Sequence[str]) -> Sequence[float]:
-        """Return a score for each pair of document and summary; NaN where there is none."""
-        ...
-
-
 def is_plug_in(name: str) -> bool:
     """Return whether the name of a metric is the import path of a class."""
     return "." in name
 
 
 def plug_in_scores(path: str, predictions: Sequence[Prediction]) -> dict[str, Scores]:
-    """Return the scores of all summaries by a user's class (see `Metric`), under the name of its measure.
+    """Return the scores of all summaries by a user's class, under the name of its measure.
 
     The class is named by its import path, also of a module in the working folder (the commands add it to `sys.path`),
-    and constructed without arguments.
-    A `UserError` if there is no such class, or it returns anything but a number for each summary.
+    and constructed without arguments. Its method `score(documents, summaries)` returns a number for each pair of
+    texts, NaN where there is none. Optional attributes: `name` of the measure, the class's name in lower case by
+    default; `signature`, what the scores depend on, such as the name of a model.
+
+    Raises:
+        UserError: if there is no such class, or it returns anything but a number for each summary.
     """
     module, _, name = path.rpartition(".")
     try:
@@ -267,7 +259,7 @@ def plug_in_scores(path: str, predictions: Sequence[Prediction]) -> dict[str, Sc
         raise UserError(f"--metrics {path}: {error}; give the import path of a class, as my_metrics.Mine") from None
     if not callable(getattr(metric_class, "score", None)):
         raise UserError(f"--metrics {path}: it has no method score(documents, summaries); write one")
-    metric: Metric = metric_class()  # a user's code, so its result is checked below
+    metric = metric_class()  # a user's code, so its result is checked below
     documents = [" ".join(prediction.document) for prediction in predictions]
     returned = metric.score(documents, [" ".join(prediction.summary) for prediction in predictions])
     try:

@@ -38,7 +38,7 @@ def launch(jobs: Sequence[Job], slots: int = 1, command: Sequence[str] = COMMAND
     """
     waiting = deque(job for job in jobs if not is_finished(job))
     running: dict[int, Running] = {}  # by slot
-    printed_stages: dict[int, str] = {}  # command of a run that was printed last, by slot
+    printed_stages: dict[Running, str] = {}  # command of a run that was printed last
     ended = [(job, "finished") for job in jobs if is_finished(job)]
     for job, _ in ended:
         print_state(job.label, "finished before")
@@ -48,12 +48,11 @@ def launch(jobs: Sequence[Job], slots: int = 1, command: Sequence[str] = COMMAND
             if waiting and len(running) < slots and not received:
                 slot = min(set(range(slots)) - set(running))  # the first free one
                 running[slot] = Running(waiting.popleft(), run_environment(slot, slots), command)
-                printed_stages.pop(slot, None)
             for slot, run in list(running.items()):
                 if run.poll():  # still running
-                    if run.stage != printed_stages.get(slot):
+                    if run.stage != printed_stages.get(run):
                         print_state(run.job.label, run.stage)
-                        printed_stages[slot] = run.stage
+                        printed_stages[run] = run.stage
                     continue
                 del running[slot]
                 ended.append((run.job, run.state))

@@ -104,7 +104,6 @@ def states(out: Path, jobs: Sequence[Job] | None = None) -> list[PointState]:
 
 def _state(job: Job, in_slurm: tuple[str, str] | None, launcher_is_active: bool) -> tuple[str, str]:
     """Return state and details of a job as in `PointState`; `in_slurm` is its (state, reason) in the queue, if any."""
-    status = read_status(job.folder)
     if is_finished(job):
         return "finished", last_metrics(job.folder)
     slurm_state, reason = in_slurm or ("", "")
@@ -114,8 +113,7 @@ def _state(job: Job, in_slurm: tuple[str, str] | None, launcher_is_active: bool)
         return "queued", reason + (f", requeued {counted(times, 'time')}" if times else "")
     if in_slurm is not None or is_locked(job.folder / ".lock"):  # the lock of a local launcher's process
         return "running", _running(job)
-    if status["failed"]:
-        failed = status["failed"]  # command and exit status
+    if failed := read_status(job.folder)["failed"]:  # command and exit status
         return "failed", f"{failed.get('command')} ended with status {failed.get('status')}: {last_line(job.log)}"
     if launcher_is_active:  # a local one, which starts this job later
         return "waiting", ""
