@@ -110,11 +110,11 @@ class PredictionWriter(Callback):
         self._part(trainer.global_rank).unlink(missing_ok=True)
 
 
-def _lead(trainer: Trainer) -> dict[str, dict[str, float]]:
-    """Return {"lead1": scores of first sentences, a baseline}; empty without references, or for `predict`."""
+def _lead(trainer: Trainer) -> dict[str, Any]:
+    """Return the language and ROUGE of first sentences, a baseline; {} without references, or for `predict`."""
     data = getattr(trainer, "datamodule", None)  # None if loaders are passed to the trainer
     split = "val" if trainer.state.fn == "validate" else "test"
     if trainer.state.fn == "predict" or not isinstance(data, SummarizationData):
         return {}
     lead = lead_scores(map(as_document, data.documents(split)), data.language.code)
-    return {"lead1": lead} if lead else {}
+    return {"language": data.language.code, "lead1": lead} if lead else {}

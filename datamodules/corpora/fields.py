@@ -138,13 +138,12 @@ def _texts(value: Any, layout: DocumentList | SummaryList) -> list[str | list[st
         return [value]
     if not isinstance(value, list):
         return None
-    if all(isinstance(item, str) for item in value):
-        if layout == "sentences":
-            return [value]  # the sentences of one text
-        return None if layout == "tokens" and value else value  # texts; with `tokens`, only [] is valid
-    if all(isinstance(item, list) and all(isinstance(text, str) for text in item) for item in value):
-        return [[" ".join(tokens) for tokens in value]] if layout == "tokens" else value  # with `tokens`, one text
-    return None
+    lists = [item for item in value if not isinstance(item, str)]  # each the sentences of a text, or their tokens
+    if not all(isinstance(item, list) and all(isinstance(text, str) for text in item) for item in lists):
+        return None
+    if layout == "tokens" and value:  # sentences of one text
+        return [[" ".join(tokens) for tokens in lists]] if len(lists) == len(value) else None
+    return [value] if layout == "sentences" and not lists else value
 
 
 def _paragraphs(text: str, paragraphs: Paragraphs) -> list[str]:

@@ -129,6 +129,7 @@ def rescore(run: RunRecord, language: str) -> None:
         percentages = {name: 100 * score.fmeasure for name, score in scores.items()}
         record["scores"] = record.get("scores", {}) | percentages
     run.signatures |= {variant: signature(variant, language=language) for variant in variants}
+    run.lead = {}  # ROUGE of the recorded language
 
 
 def read_all(paths: Sequence[Path], split: str | None = None, language: str = "en") -> list[RunRecord]:

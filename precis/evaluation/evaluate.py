@@ -75,9 +75,9 @@ def _lead(predictions: Sequence[Prediction], paths: Collection[Path], options: S
     defaults = ScoreOptions()
     if (options.stem, options.multi_reference) != (defaults.stem, defaults.multi_reference):
         return {}
-    recorded = recorded_results(next(iter(paths))).get("lead1")  # all files are about the same documents
-    if recorded and options.language == "en":  # in other languages, ROUGE has other words
-        return recorded
+    recorded = recorded_results(next(iter(paths)))  # all files are about the same documents
+    if recorded.get("lead1") and recorded.get("language") == options.language:  # which defines ROUGE.s words
+        return recorded["lead1"]
     # By id, so that a document of several systems is scored once; its sentences are passed as a single part.
     by_id = {p.id: Document(p.id, [p.document], p.references) for p in predictions if p.document is not None}
     return lead_scores(by_id.values(), options.language)

@@ -202,5 +202,7 @@ def test_marks_are_counted_and_reported_once_per_split(tmp_path, caplog):
 def test_stories_of_cnn_dailymail(tmp_path):
     text = "(CNN) -- It rained.\n\nWe stayed.\n\n@highlight\n\nRain all day\n\n@highlight\n\nNobody left . Not one\n"
     write(tmp_path / "0a1b.story", text)
-    references = [["Rain all day", "Nobody left . Not one"]]
+    (tmp_path / "references").mkdir()
+    write(tmp_path / "references" / "0a1b.txt", "Rain fell.")
+    references = [["Rain all day", "Nobody left . Not one"], ["Rain fell."]]
     assert documents(TextFolders(test=str(tmp_path)), tmp_path) == [Document("0a1b", PARTS, references)]

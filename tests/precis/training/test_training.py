@@ -143,6 +143,8 @@ def test_lines_and_steps_without_a_terminal_end_with_lead_1(
     predictions = run / "predictions.jsonl"
     assert recorded in precis("evaluate", predictions, "--metrics", "rouge").out
     assert recorded in precis("compare", run).out
+    (run / "results.json").write_text(json.dumps(results | {"language": "de"}), encoding="utf-8")
+    assert "lead-1" not in precis("evaluate", predictions, "--metrics", "rouge").out  # of another language
 
 
 def test_a_dry_run_reports_shapes_and_steps_and_writes_nothing(tiny_config, run_folder, tmp_path, precis, monkeypatch):
