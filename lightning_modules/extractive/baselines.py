@@ -6,7 +6,7 @@ records of them in the suite's format. If a document has fewer sentences, all ar
 
 import heapq
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -57,9 +57,16 @@ def lexrank(
         threshold: cosine above which two sentences are linked; None weights links by the cosine (continuous LexRank).
         damping: probability of following a link; the paper's d is 1 - damping = 0.15.
     """
-    similarity = cosines(tf_idf(stem_counts(document.sentences, language)))
+    return _highest(lexrank_scores(document.sentences, threshold, damping, language), k)
+
+
+def lexrank_scores(
+    sentences: Sequence[str], threshold: float | None = 0.1, damping: float = 0.85, language: str = "en"
+) -> NDArray[np.float64]:
+    """Return the PageRank of L sentences, [L]; arguments as for `lexrank`."""
+    similarity = cosines(tf_idf(stem_counts(sentences, language)))
     links = similarity if threshold is None else (similarity > threshold) * 1.0  # also of a sentence to itself
-    return _highest(pagerank(links, damping), k)
+    return pagerank(links, damping)
 
 
 def mmr(document: Document, k: int = 3, trade_off: float = 0.7, language: str = "en") -> list[int]:

@@ -16,6 +16,7 @@ from datamodules.corpora.files import Files
 from datamodules.corpora.texts import Records
 from datamodules.documents import Document, UserError
 from datamodules.summarization import SummarizationData
+from lightning_modules.extractive.lexrank import LexRank
 from lightning_modules.summarizer import Summarizer, Summary
 from precis.api.arguments import Text, checked, metric_names, text_row, text_rows
 from precis.config.parse_errors import explain
@@ -64,7 +65,7 @@ class Run:
         except TypeError as error:  # an unknown name in `options`
             options_of_models = ", ".join(PretrainedOptions.__dataclass_fields__)
             raise UserError(f"{error}; a model of Hugging Face has {options_of_models}") from None
-        self.model: Summarizer | HuggingFaceSummarizer = loaded.model
+        self.model: Summarizer | HuggingFaceSummarizer | LexRank = loaded.model
         self.data: SummarizationData | TextDocuments = loaded.data
         self.config: dict[str, Any] = loaded.config
 
@@ -172,11 +173,12 @@ def load(path: str | Path, checkpoint: str | Path | None = None, **options: Any)
     """Load a model that summarizes.
 
     Args:
-        path: the name of a model that comes with the suite (`extractive`, `small`, `docstring`), a run folder of
-            `precis fit`, a folder of `precis export`, the name of an exported model on the hub, or the folder or name
-            of a summarizer or chat model of Hugging Face.
+        path: the name of a model that comes with the suite (`extractive`, `small`, `docstring`, `lexrank`), a run
+            folder of `precis fit`, a folder of `precis export`, the name of an exported model on the hub, or the folder
+            or name of a summarizer or chat model of Hugging Face.
         checkpoint: path of a checkpoint to use instead of the run's best one.
-        options: of a model of Hugging Face, see `PretrainedOptions`: `generation`, `prompt`, `long_documents` ...
+        options: of a model of Hugging Face, see `PretrainedOptions`: `generation`, `prompt`, `long_documents` ...;
+            `lexrank` takes `language`.
 
     Raises:
         UserError: if there is no such model, its checkpoint does not fit, or an option is refused.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack, overload
 
 from datamodules.corpora.texts import Records
 from datamodules.documents import Document, UserError
-from datamodules.text.language import warn_if_not_english
+from datamodules.text.language import language_of, warn_if_not_english
 from lightning_modules.summary import Summary
 from precis.api.arguments import Text, text_rows
 from precis.config.run_config import read_config
@@ -46,18 +46,19 @@ def light_summaries(
         yield summary
 
 
-class Limits(TypedDict, total=False):
-    """Limits of the length of a summary, see `summarize`."""
+class SummaryOptions(TypedDict, total=False):
+    """Limits of the length of a summary, and its language, see `summarize`."""
 
     sentences: int | None
     words: int | None
     ratio: float | None
+    language: str
 
 
 @overload
-def summarize(texts: Text, model: str | None = None, **limits: Unpack[Limits]) -> Summary: ...
+def summarize(texts: Text, model: str | None = None, **options: Unpack[SummaryOptions]) -> Summary: ...
 @overload
-def summarize(texts: Sequence[Text], model: str | None = None, **limits: Unpack[Limits]) -> list[Summary]: ...
+def summarize(texts: Sequence[Text], model: str | None = None, **options: Unpack[SummaryOptions]) -> list[Summary]: ...
 def summarize(
     texts: Text | Sequence[Text],
     model: str | None = None,
@@ -65,30 +66,33 @@ def summarize(
     sentences: int | None = None,
     words: int | None = None,
     ratio: float | None = None,
+    language: str = "en",
 ) -> Summary | list[Summary]:
     """Summarize a text, or several, by a model that comes with the suite.
 
     Args:
         texts: as in `Run.summarize`.
-        model: `extractive`, `small` or `docstring`; by default `extractive`, or `small` if the package of its encoder
-            is not installed. For a model of your own: `precis.load(RUN).summarize(texts)`.
+        model: `extractive`, `small`, `docstring` or `lexrank`; by default `extractive`, or `small` if the package of
+            its encoder is not installed; in other languages `lexrank`. For a model of your own:
+            `precis.load(RUN).summarize(texts)`.
         sentences: maximum number of sentences of a summary; 3 by default.
         words: maximum number of words of a summary.
         ratio: maximum number of words, as a share of the document's words.
+        language: ISO code of the language; other languages than English only with `lexrank`.
 
     Returns:
-        A `Summary`, or a list of them. Those of `extractive` and `small` have `positions` and `sentence_scores`.
+        A `Summary`, or a list of them. Those of all but `docstring` have `positions` and `sentence_scores`.
 
     Raises:
         UserError: if a text is empty, there is no such model, or a limit is refused.
     """
     is_single = isinstance(texts, (str, Mapping, Document))
-    name, budget = checked_name(model), LengthBudget(words=words, sentences=sentences, ratio=ratio)
-    documents = documents_of(Records(text_rows([texts] if isinstance(texts, str) else texts)))
-    if name in LIGHT:  # runs without Lightning, a slow import
+    name, budget = checked_name(model, language), LengthBudget(words=words, sentences=sentences, ratio=ratio)
+    documents = documents_of(Records(text_rows([texts] if isinstance(texts, str) else texts)), language)
+    if name in LIGHT and language_of(language).is_english:  # runs without Lightning, a slow import
         summaries: list[Summary] = list(light_summaries(light_model(shipped_folder(name)), documents, budget))
     else:
-        run = _loaded(name)
+        run = _loaded(name, language)
         summaries = run.summarize(documents, **budget.options(run.model))
         for document, summary in zip(documents, summaries, strict=True):
             budget.cut(summary, len(document.text.split()))  # a model that writes may exceed the budget
@@ -96,7 +100,7 @@ def summarize(
 
 
 @lru_cache(maxsize=1)
-def _loaded(name: str) -> "Run":
+def _loaded(name: str, language: str) -> "Run":
     from precis.api.runs import load
 
-    return load(name)
+    return load(name, language=language)

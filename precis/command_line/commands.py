@@ -17,7 +17,7 @@ from datamodules.documents import UserError
 from datamodules.text.lines import printable_line
 from precis.config.load_classes import load_classes
 from precis.config.run_config import read_config
-from precis.config.shipped import LIGHT, checked_name
+from precis.config.shipped import LEXRANK, LIGHT, checked_name
 from precis.files.field_names import describe_value, first_row, guess_fields
 from precis.files.texts import collect_texts, documents_of, is_records
 from precis.runs.prediction_files import find_predictions
@@ -27,13 +27,14 @@ from precis.summarizing.summary_options import LengthBudget, PretrainedOptions, 
 def summarize(arguments: list[str]) -> None:
     """`precis summarize [FILE | FOLDER | TEXT ...]`: print a summary of each document.
 
-    The model is one that comes with the suite (--model, by default `extractive`), a run (--run), or any summarizer or
-    chat model of Hugging Face (--checkpoint, its folder or name).
+    The model is one of the suite (--model, by default `extractive`, in other languages than English `lexrank`), a run
+    (--run), or any summarizer or chat model of Hugging Face (--checkpoint, its folder or name).
     """
     parser = ArgumentParser(prog="precis summarize", description=summarize.__doc__, exit_on_error=False)
     add = parser.add_argument
     add("--model", type=str | None, default=None, help="model of the suite: extractive (sentences of "
-                        "the text, by MiniLM), small (the same without MiniLM) or docstring")  # fmt: skip
+                        "the text, by MiniLM), small (the same without MiniLM), docstring, or lexrank (sentences of "
+                        "a text in any language, untrained)")  # fmt: skip
     add("--run", type=str | None, default=None, help="a run folder")
     add("--checkpoint", type=str | None, default=None, help="folder or name of a model of Hugging Face or an export")
     add(
@@ -57,7 +58,8 @@ def summarize(arguments: list[str]) -> None:
     is_light = _choose_model(options)
     from precis.sharing.hub import find_run
 
-    if (folder := find_run(options.checkpoint)) is not None:  # not a model of Hugging Face
+    folder = None if options.checkpoint == LEXRANK else find_run(options.checkpoint)
+    if folder is not None:  # not a model of Hugging Face
         read_config(folder)  # an error before the user types a text
     inputs = options.inputs
     if len(inputs) == 1 and os.path.isfile(inputs[0]) and is_records(Path(inputs[0])):  # an input may be a text, too
@@ -84,7 +86,7 @@ def _choose_model(options: Namespace) -> bool:
     if chosen in (["run"], ["checkpoint"]):
         options.checkpoint = options.run or options.checkpoint
         return False
-    options.checkpoint = checked_name(options.model)
+    options.checkpoint = checked_name(options.model, options.language)
     if not chosen:
         others = "--model docstring, --run RUN or --checkpoint NAME for another"
         print(f"precis: by the model {options.checkpoint}, which selects sentences ({others})", file=sys.stderr)

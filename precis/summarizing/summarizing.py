@@ -19,8 +19,10 @@ from datamodules.documents import UserError
 from datamodules.summarization import TEST, SummarizationData
 from datamodules.text.lines import counted, printable_line
 from datamodules.truncation import TRUNCATION
+from lightning_modules.extractive.lexrank import LexRank
 from lightning_modules.extractive.matchsum import MatchSum
 from lightning_modules.summarizer import Summarizer, Summary
+from precis.config.shipped import LEXRANK
 from precis.runs.run_folder import Run, load_run
 from precis.sharing.hub import find_run
 from precis.summarizing.hugging_face import HuggingFaceSummarizer, TextDocuments, how_read
@@ -40,28 +42,34 @@ def load_model(
     """Load a model that summarizes, with documents for it.
 
     Args:
-        name: folder of a run or exported model, its name on the hub, or name or folder of a model of Hugging Face.
+        name: folder of a run or exported model, its name on the hub, `lexrank`, or name or folder of a model of Hugging
+            Face.
         checkpoint: another checkpoint of a run than its best one.
         corpus: documents to read; by default the documents of the run.
-        options: options of a model of Hugging Face; other models take only `generation`, else a `UserError` is raised.
+        options: options of a model of Hugging Face; runs take only `generation`, `lexrank` takes only `language`, else
+            a `UserError` is raised.
         changes: changed arguments of a run's DataModule; a model of Hugging Face takes only `cache_dir`,
             `eval_batch_size` and `on_bad_record`.
     """
-    folder = find_run(name)
-    if folder is not None:
+    folder = None if name == LEXRANK else find_run(name)
+    if folder is not None or name == LEXRANK:
         changed = [key for key, value in vars(options).items() if value != getattr(PretrainedOptions(), key)]
-        if others := [key for key in changed if key != "generation"]:
+        if others := [key for key in changed if key != ("generation" if folder else "language")]:
             raise UserError(f"{others[0]}: an option of models of Hugging Face, which {name} is not; leave it out")
+    if folder is not None:
         return load_run(folder, checkpoint, corpus=corpus, **changes)
     if checkpoint is not None:
-        raise UserError(f"{name}: a model of Hugging Face, which has no other checkpoints; leave {checkpoint} out")
+        raise UserError(f"{name}: not a run, so it has no other checkpoints; leave {checkpoint} out")
     changes.pop("max_eval", None)  # a limit on a run's documents; `TextDocuments` reads all
     documents = TextDocuments(corpus, language=options.language, **changes)
-    return Run(HuggingFaceSummarizer(str(name), options), documents, config={})  # it was not trained here
+    model = LexRank(options.language) if name == LEXRANK else HuggingFaceSummarizer(str(name), options)
+    return Run(model, documents, config={})  # it was not trained here
 
 
 def summarize_all(
-    model: Summarizer | HuggingFaceSummarizer, data: SummarizationData | TextDocuments, attention: bool = False
+    model: Summarizer | HuggingFaceSummarizer | LexRank,
+    data: SummarizationData | TextDocuments,
+    attention: bool = False,
 ) -> Iterator[Summary]:
     """Yield a summary of each test document, with `attention` also the attention between its L sentences, [L, L]."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -77,7 +85,7 @@ def summarize_all(
 
 
 @contextmanager
-def changed_options(model: Summarizer | HuggingFaceSummarizer, changes: Mapping[str, Any]) -> Iterator[None]:
+def changed_options(model: Summarizer | HuggingFaceSummarizer | LexRank, changes: Mapping[str, Any]) -> Iterator[None]:
     """Change options of decoding, or of an extractive model's selection, in a context; a `UserError` if refused."""
     if not changes:
         yield

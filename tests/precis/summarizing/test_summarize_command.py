@@ -12,7 +12,10 @@ from conftest import change_config, read_lines, write, write_lines
 from run_folders import write_run
 
 import precis as api
+from datamodules.documents import Document
 from datamodules.text.words import detokenize, sentences_of
+from lightning_modules.extractive.baselines import lexrank
+from lightning_modules.extractive.names import SELECTORS
 from lightning_modules.extractive.summary import ExtractiveSummary
 from lightning_modules.metrics.rouge import rouge_scores
 from lightning_modules.summarizer import Summary
@@ -211,9 +214,18 @@ def test_a_summary_needs_no_option_names_its_model_and_may_be_limited(article, p
     assert precis("summarize", ARTICLE).out == done.out, "the text itself"
     assert precis("summarize", "A long text. " * 400).status == 0, "longer than any name of a file"
     precis("summarize", "--model", "extractiv", article).refused("extractive, small, docstring")
+    russian = "Поезд опоздал. Пассажиры ждали поезд два часа. Потом он пришёл. Поезд был полон, и все ждали выхода."
     with pytest.warns(UserWarning, match="trained on English, and these texts are not"):
-        summary = api.summarize("Поезд опоздал. Пассажиры ждали два часа.", model="small", sentences=1)
+        summary = api.summarize(russian, model="small", sentences=1)
     assert len(summary.sentences) == 1
+    document = Document("text", [summary.document])
+    done = precis("summarize", russian, "--language", "ru", "--sentences", "2", "--html", article.with_suffix(".html"))
+    assert "by the model lexrank" in done.err
+    assert done.out.strip() == " ".join(summary.document[i] for i in lexrank(document, 2, language="ru"))
+    for selector in SELECTORS:
+        one = api.load("lexrank", language="ru").summarize(russian, selector=selector, k=1)
+        assert one.positions == lexrank(document, 1, language="ru")
+    precis("summarize", russian, "--model", "lexrank", "--prompt", "a").refused("prompt: an option of models of")
     one = precis("summarize", article, "--sentences", "1").out.strip()
     assert one == api.summarize(ARTICLE, sentences=1).text and one.count(".") == 1
     row = json.loads(precis("summarize", article, "--json", "true", "--model", INSTALLED[0]).out)
