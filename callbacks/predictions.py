@@ -10,7 +10,6 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 
 from callbacks.results_path import results_path
 from datamodules.atomic_write import atomic_write, naming_full_disk
-from datamodules.corpora.corpus import as_document
 from datamodules.summarization import SummarizationData
 from datamodules.text.hashing import file_digest
 from datamodules.text.lines import json_line
@@ -38,7 +37,7 @@ class PredictionWriter(Callback):
         self.checkpoint = checkpoint
         self.source = source or {}
         self._file: IO[str] | None = None  # this rank's lines, while predictions are written
-        self._documents = 0  # number of predictions
+        self._ids: set[str] = set()  # of the documents with a prediction
 
     def _part(self, rank: int) -> Path:
         return self.path.with_name(f".{self.path.name}.rank{rank}")
@@ -77,7 +76,7 @@ class PredictionWriter(Callback):
         lines_of_ranks = [part.read_text(encoding="utf-8").split("\n")[:-1] for part in parts]
         # rank r of n has documents r, r + n, ..., so taking one line from each rank in turn restores the order
         lines = [line for turn in zip_longest(*lines_of_ranks) for line in turn if line is not None]
-        self._documents = len(lines)
+        self._ids = {json.loads(line)["id"] for line in lines}
         parts[0].write_text("".join(line + "\n" for line in lines), encoding="utf-8")
         parts[0].replace(self.path)
         for part in parts[1:]:
@@ -92,13 +91,23 @@ class PredictionWriter(Callback):
             },
             self.path.with_suffix(".checkpoint.json"): self.checkpoint,
             results_path(self.path): {
-                **self.source, "documents": self._documents, "predictions": self.path.name, "scores": scores,
-                **_lead(trainer),  # scores of a baseline
+                **self.source, "documents": len(self._ids), "predictions": self.path.name, "scores": scores,
+                **self._lead(trainer),  # scores of a baseline
             },
         }  # fmt: skip
         for path, content in contents.items():
             if content is not None:  # `checkpoint` may be None
                 atomic_write(path, json.dumps(content, indent=1) + "\n")
+
+    def _lead(self, trainer: Trainer) -> dict[str, Any]:
+        """Return the language and ROUGE of first sentences, a baseline; {} without references, or for `predict`."""
+        data = getattr(trainer, "datamodule", None)  # None if loaders are passed to the trainer
+        split = "val" if trainer.state.fn == "validate" else "test"
+        if trainer.state.fn == "predict" or not isinstance(data, SummarizationData):
+            return {}
+        documents = (document for document in data.scored_documents(split) if document.id in self._ids)
+        lead = lead_scores(documents, data.language.code)
+        return {"language": data.language.code, "lead1": lead} if lead else {}
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         """Remove the file of this rank, whose predictions are incomplete."""
@@ -108,13 +117,3 @@ class PredictionWriter(Callback):
             self._file.close()
         self._file = None
         self._part(trainer.global_rank).unlink(missing_ok=True)
-
-
-def _lead(trainer: Trainer) -> dict[str, Any]:
-    """Return the language and ROUGE of first sentences, a baseline; {} without references, or for `predict`."""
-    data = getattr(trainer, "datamodule", None)  # None if loaders are passed to the trainer
-    split = "val" if trainer.state.fn == "validate" else "test"
-    if trainer.state.fn == "predict" or not isinstance(data, SummarizationData):
-        return {}
-    lead = lead_scores(map(as_document, data.documents(split)), data.language.code)
-    return {"language": data.language.code, "lead1": lead} if lead else {}

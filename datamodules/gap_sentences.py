@@ -112,6 +112,14 @@ class GapSentenceData(PretrainedSummarizerData):
             self._features[split] = pieces if split == TEST else with_gaps(pieces, split)  # `test` keeps all
         return self._features[split]
 
+    def scored_documents(self, split: str) -> Iterator[Document]:
+        """Yield the pieces of a split with their gap sentences as the reference."""
+        gaps = {row["id"]: row["references"] for row in self.features(split).select_columns(["id", "references"])}
+        for document in super().scored_documents(split):
+            for piece in self.pieces(document):
+                if piece.id in gaps:
+                    yield Document(piece.id, piece.parts, gaps[piece.id])
+
     def encode_all(self, documents: "datasets.Dataset", **caching: Any) -> "datasets.Dataset":
         """Return the features of documents, with a row for each piece; `caching` are arguments of `Dataset.map`.
 

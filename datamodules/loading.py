@@ -1,8 +1,10 @@
 """Batching and order of documents, and resumption within an epoch."""
 
+import json
 import os
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from time import perf_counter
 from typing import Any
 
@@ -10,6 +12,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from datamodules.documents import UserError
+from datamodules.text.hashing import text_digest
 from datamodules.text.lines import counted
 
 
@@ -77,6 +80,15 @@ class BatchSampler(Sampler[list[int]]):
         if self.shuffle:
             return (full_batches + (remainder > 0)) * self.repeats
         return full_batches + (remainder > self.rank)  # in evaluation a rank without a share of the last batch skips it
+
+    def order_digest(self) -> str:
+        """Return a digest of everything but epoch and batch size that determines the order of documents in training."""
+        accumulated = self.accumulated if self.repeats > 1 else 1  # only repeats depend on it
+        return text_digest(json.dumps([self._lengths_digest, self.seed, self.pool, self.repeats, accumulated]))[:24]
+
+    @cached_property
+    def _lengths_digest(self) -> str:
+        return text_digest(json.dumps(list(self.lengths)))
 
     def _global_batches(self) -> list[list[int]]:
         """Return the indices of the documents of each global batch of this epoch, in order."""
@@ -217,17 +229,19 @@ class ResumableLoader:
             pin_memory=torch.cuda.is_available(),
         )
         self.delivered = 0  # number of batches delivered in this epoch, including those skipped on resuming
-        self._position: dict[str, int] | None = None  # `state_dict` of the checkpoint to resume from, until it is used
+        self._position: dict[str, Any] | None = None  # `state_dict` of the checkpoint to resume from, until it is used
 
     def __len__(self) -> int:
         return len(self.batch_sampler)
 
     def __iter__(self) -> Iterator:
         """Yield the batches of this epoch with the weights of losses; a resumed epoch skips its processed batches."""
-        self.delivered = self.batch_sampler.start = self._resumed_batches()
         in_training = self.trainer is not None and self.batch_sampler.shuffle  # evaluation does not shuffle
         if in_training:  # set before `weights` below, because the order of the batches depends on it
             self.batch_sampler.accumulated = self.trainer.accumulate_grad_batches  # a callback may change it
+            if self.trainer.overfit_batches:  # the same batches in each epoch
+                self.batch_sampler.set_epoch(0)
+        self.delivered = self.batch_sampler.start = self._resumed_batches()
         weights = {"weight": self.batch_sampler.weights()}  # field of `Batch` -> its value in each batch of the epoch
         if in_training:
             sizes = self.trainer.accumulate_grad_batches, self.trainer.num_training_batches
@@ -240,7 +254,7 @@ class ResumableLoader:
             yield batch
 
     def _resumed_batches(self) -> int:
-        """Return how many batches a resumed epoch skips, else 0; UserError if the global batch size has changed."""
+        """Return how many batches a resumed epoch skips, else 0; UserError if size or order of batches have changed."""
         position, self._position = self._position, None  # from `load_state_dict`; used once
         if position is None or position["epoch"] != self.batch_sampler.epoch:
             return 0
@@ -251,10 +265,16 @@ class ResumableLoader:
                 f"{size} (data.batch_size x devices), so that documents would be repeated or left out; resume with "
                 "the same numbers, or start another run from these weights with --start_from"
             )
+        if position["batches"] and position["order"] != self.batch_sampler.order_digest():
+            raise UserError(
+                "the checkpoint is from the middle of an epoch with another order of documents, which depends on their "
+                "number and lengths, data.seed, data.pool and repeated updates, so that some would be repeated or left "
+                "out; resume with the same values, or start another run from these weights with --start_from"
+            )
         return position["batches"]
 
-    def state_dict(self) -> dict[str, int]:
-        """Return the position in training: the epoch, its delivered batches, and the documents of a global batch.
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position in training: epoch, delivered batches, documents of a global batch, digest of the order.
 
         Until a resumed epoch begins, this is the loaded position, since nothing is delivered yet.
         """
@@ -264,9 +284,10 @@ class ResumableLoader:
             "epoch": self.batch_sampler.epoch,
             "batches": self.delivered % len(self),  # 0 after the last batch of the epoch: the next one begins
             "global_batch_size": self.batch_sampler.global_batch_size,
+            "order": self.batch_sampler.order_digest(),
         }
 
-    def load_state_dict(self, state: dict[str, int]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Skip the processed batches of the resumed epoch.
 
         The position holds for that epoch alone; `limit_train_batches` may have ended it before its last batch.

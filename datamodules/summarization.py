@@ -284,6 +284,10 @@ class SummarizationData(LightningDataModule, ABC):
         lengths = features["length"][:]  # a list, where a column would read the file at each access
         return loader_of(features, lengths, batch_size, self.collate, split, self.trainer, self.num_workers, **order)
 
+    def scored_documents(self, split: str) -> Iterator[Document]:
+        """Yield the documents of a split with the references that their summaries are scored against."""
+        return map(as_document, self.documents(split))
+
     def train_dataloader(self) -> ResumableLoader:
         return self._loader(TRAIN, True, self.batch_size)
 

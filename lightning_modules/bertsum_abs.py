@@ -60,13 +60,11 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
         label_smoothing: float = 0.0,
         encoder_from: Path | None = None,
         optimizer: EncoderAdamWOptions = EncoderAdamWOptions(encoder_warmup_steps=0.2),  # 0.2 of all steps
-        decoding: DecodingOptions | None = None,
+        decoding: DecodingOptions = DecodingOptions(
+            beam_size=5, min_length=1, max_length=128, length_penalty="gnmt", alpha=0.95, no_repeat_ngram=3
+        ),
         val_summaries: int = 256,
     ) -> None:
-        if decoding is None:
-            decoding = DecodingOptions(
-                beam_size=5, min_length=1, max_length=128, length_penalty="gnmt", alpha=0.95, no_repeat_ngram=3
-            )
         super().__init__(vocab_size, decoding, val_summaries)
         self.set_label_smoothing(label_smoothing)
         self.sentence_mark = sentence_mark

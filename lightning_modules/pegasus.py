@@ -55,11 +55,10 @@ class Pegasus(EncoderDecoderSummarizer):
         activation: Activation = "relu",
         label_smoothing: float = 0.0,
         optimizer: OptimizerOptions = OptimizerOptions(lr=0.01),
-        decoding: DecodingOptions | None = None,
+        # the paper's beam search; its maximum length differs by data set
+        decoding: DecodingOptions = DecodingOptions(min_length=1, max_length=128, length_penalty="gnmt", alpha=0.8),
         val_summaries: int = 256,
     ) -> None:
-        # the paper's beam search; its maximum length differs by data set
-        decoding = decoding or DecodingOptions(min_length=1, max_length=128, length_penalty="gnmt", alpha=0.8)
         super().__init__(vocab_size, decoding, val_summaries)
         self.set_label_smoothing(label_smoothing)
         self.optimizer = optimizer

@@ -1,10 +1,11 @@
 """`PretrainedSummarizer`: fine-tuning of any pretrained encoder-decoder, and the base class that PEGASUS shares."""
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 from transformers import AutoModelForSeq2SeqLM, GenerationConfig
 
@@ -12,7 +13,7 @@ from datamodules.batch import SourceTargetBatch
 from datamodules.documents import UserError
 from datamodules.text.subword_tokenizer import MaskingTokenizer
 from lightning_modules.decoding.hugging_face import decoding_options
-from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.decoding.options import DecodingChanges, DecodingOptions
 from lightning_modules.networks.adapters import insert_adapters, merged
 from lightning_modules.networks.encoder_decoder import EncoderDecoder
 from lightning_modules.networks.pretrained import PretrainedEncoderDecoder, save_pretrained
@@ -23,7 +24,7 @@ from lightning_modules.sequence_to_sequence import SequenceToSequence
 
 def load_encoder_decoder(checkpoint: str) -> PretrainedEncoderDecoder:
     """Return a pretrained encoder-decoder by its name or folder, in training mode."""
-    return PretrainedEncoderDecoder(AutoModelForSeq2SeqLM.from_pretrained(checkpoint).train())
+    return PretrainedEncoderDecoder(AutoModelForSeq2SeqLM.from_pretrained(checkpoint, dtype=torch.float32).train())
 
 
 class EncoderDecoderSummarizer(SequenceToSequence):
@@ -101,8 +102,8 @@ class PretrainedSummarizer(EncoderDecoderSummarizer):
         encoder: the pretrained model, see `CheckpointOptions`.
         label_smoothing: epsilon of the loss.
         optimizer: options of AdamW.
-        decoding: decoding options; by default the generation settings of the model's card, those of its task
-            "summarization" included, as far as beam search here has them.
+        decoding: fields of `DecodingOptions`; those left out are the generation settings of the model's card,
+            those of its task "summarization" included, as far as beam search here has them.
         val_summaries: number of validation documents summarized at each validation during training; -1 for all.
     """
 
@@ -111,13 +112,13 @@ class PretrainedSummarizer(EncoderDecoderSummarizer):
         encoder: CheckpointOptions,
         label_smoothing: float = 0.0,
         optimizer: AdamWOptions = AdamWOptions(lr=5e-5),
-        decoding: DecodingOptions | None = None,
+        decoding: DecodingChanges | None = None,
         val_summaries: int = 256,
     ) -> None:
         network = load_encoder_decoder(encoder.checkpoint)
-        if decoding is None:  # a card's lengths also count the first symbols: the prefix and `start`
-            decoding = decoding_options(card_settings(network.model), first_symbols=network.prefix_length + 1)
-        super().__init__(network.model.config.vocab_size, decoding, val_summaries)
+        # a card's lengths also count the first symbols: the prefix and `start`
+        card = decoding_options(card_settings(network.model), first_symbols=network.prefix_length + 1)
+        super().__init__(network.model.config.vocab_size, replace(card, **decoding or {}), val_summaries)
         self.has_adapters = encoder.lora_rank > 0
         if self.has_adapters:
             insert_adapters(network.model, encoder.lora_rank, encoder.lora_alpha)

@@ -29,10 +29,10 @@ class BagOfWords(Summarizer):
     batch_type = BagOfWordsBatch
 
     def __init__(
-        self, vocab_size: int = 10_000, hidden_size: int = 128, decoding: DecodingOptions | None = None,
+        self, vocab_size: int = 10_000, hidden_size: int = 128, decoding: DecodingOptions = DecodingOptions(),
         val_summaries: int = 256,
     ) -> None:  # fmt: skip
-        super().__init__(vocab_size, decoding or DecodingOptions(), val_summaries)
+        super().__init__(vocab_size, decoding, val_summaries)
         self.embedding = nn.Embedding(vocab_size, hidden_size, padding_idx=PAD)
         self.decoder = nn.GRU(hidden_size, hidden_size, batch_first=True)
         self.output = nn.Linear(2 * hidden_size, vocab_size)  # reads [s_t; c_t], decoder state and attention context

@@ -86,10 +86,10 @@ class CommunicatingAgents(CopyingSummarizer):
         sentence_ends: tuple[str, ...] = SENTENCE_ENDS,
         dropout: float = 0.0,
         optimizer: OptimizerOptions = OptimizerOptions(),
-        decoding: DecodingOptions | None = None,  # None: beam size 5, at most 110 tokens, else defaults
+        decoding: DecodingOptions = DecodingOptions(beam_size=5, max_length=110),
         val_summaries: int = 256,
     ) -> None:
-        super().__init__(vocab_size, decoding or DecodingOptions(beam_size=5, max_length=110), val_summaries)
+        super().__init__(vocab_size, decoding, val_summaries)
         if agents < 1 or contextual_layers < 0 or cohesion < 0:
             raise ValueError(
                 "model.agents is at least 1, contextual_layers and cohesion at least 0; "

@@ -1,7 +1,7 @@
 """Decoding options of all generative models, and the constraints on tokens that they imply."""
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import Literal, TypedDict
 
 import torch
 from torch import Tensor
@@ -70,6 +70,11 @@ class DecodingOptions:
         if self.length_penalty == "none":
             return 1.0
         return (length if self.length_penalty == "mean" else (5 + length) / 6) ** self.alpha
+
+
+# Some fields of `DecodingOptions`, which replace those of a model's card.
+_TYPES = {field.name: field.type for field in fields(DecodingOptions)}
+DecodingChanges = TypedDict("DecodingChanges", _TYPES, total=False)
 
 
 def repeated_continuations(tokens: Tensor, size: int) -> Tensor:

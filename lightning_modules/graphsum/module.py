@@ -56,10 +56,10 @@ class GraphSum(SequenceToSequence):
         dropout: float = 0.1,
         label_smoothing: float = 0.1,
         optimizer: GraphSumOptimizer = GraphSumOptimizer(),
-        decoding: DecodingOptions | None = None,
+        decoding: DecodingOptions = MULTI_NEWS,
         val_summaries: int = 256,
     ) -> None:
-        super().__init__(vocab_size, decoding or MULTI_NEWS, val_summaries)
+        super().__init__(vocab_size, decoding, val_summaries)
         self.set_label_smoothing(label_smoothing)
         if optimizer.encoder_warmup_steps < 1:  # `rate_factor` would read it as a fraction of all steps
             raise ValueError(f"encoder_warmup_steps is at least 1, got {optimizer.encoder_warmup_steps}")

@@ -49,10 +49,10 @@ class PointerGenerator(CopyingSummarizer):
         coverage: bool = True,
         dropout: float = 0.0,
         optimizer: OptimizerOptions = OptimizerOptions(lr=0.15),
-        decoding: DecodingOptions | None = None,
+        decoding: DecodingOptions = DecodingOptions(),
         val_summaries: int = 256,
     ) -> None:
-        super().__init__(vocab_size, decoding or DecodingOptions(), val_summaries)
+        super().__init__(vocab_size, decoding, val_summaries)
         self.optimizer = optimizer
         self.network = PointerGeneratorNetwork(
             vocab_size=vocab_size, embedding_size=embedding.size, hidden_size=hidden_size, pointer=pointer,

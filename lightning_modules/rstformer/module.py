@@ -56,16 +56,17 @@ class RSTformer(SequenceToSequence):
         dropout: float = 0.1,
         injection: InjectionOptions = InjectionOptions(),
         optimizer: RSTformerOptimizer = RSTformerOptimizer(),
-        decoding: DecodingOptions | None = None,
+        decoding: DecodingOptions = DecodingOptions(),
         val_summaries: int = 256,
     ) -> None:
-        super().__init__(vocab_size, decoding or DecodingOptions(), val_summaries)
+        super().__init__(vocab_size, decoding, val_summaries)
         self.optimizer, self.checkpoint = optimizer, encoder.checkpoint
         self.ablation, self.relations = injection.ablation, injection.relations
         if self.checkpoint is None:
             led = led_from_scratch(encoder, vocab_size, dropout)
         else:
-            led = LEDForConditionalGeneration.from_pretrained(self.checkpoint).train()  # loaded in eval mode
+            led = LEDForConditionalGeneration.from_pretrained(self.checkpoint, dtype=torch.float32)
+            led.train()  # it is loaded in eval mode
         max_length, max_positions = self.decoding.max_length, led.config.max_decoder_position_embeddings
         if max_length > max_positions:
             raise ValueError(f"decoding.max_length {max_length}: the decoder has {max_positions} positions")

@@ -31,10 +31,11 @@ def get_value(values: Any, key: str) -> Any:
 
 
 def set_value(values: dict[str, Any], key: str, value: Any) -> None:
-    """Set the value of a dotted key in nested dictionaries, which are made where they are missing."""
+    """Set the value of a dotted key in nested dictionaries, which are made where they are missing or None."""
     *groups, name = key.split(".")
     for group in groups:
-        values = values.setdefault(group, {})
+        values[group] = values.get(group) or {}
+        values = values[group]
     values[name] = value
 
 

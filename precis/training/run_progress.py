@@ -1,6 +1,7 @@
 """The state of training in state.json, lines of progress, and the last lines: the score, and the next command."""
 
 import shlex
+from itertools import islice
 from math import ceil
 from pathlib import Path
 from time import monotonic
@@ -11,7 +12,6 @@ from pytorch_lightning.utilities import rank_zero_info
 
 from callbacks import PredictionWriter
 from callbacks.results_path import results_path
-from datamodules.corpora.corpus import as_document
 from datamodules.summarization import VAL, SummarizationData
 from datamodules.text.lines import counted
 from lightning_modules.metrics.lead import beside_lead, lead_scores
@@ -107,7 +107,7 @@ def conclude_training(trainer: Trainer, start: RunStart) -> None:
     parts = [f"trained for {counted(trainer.global_step, 'step')}"]
     score = getattr(checkpoints, "best_model_score", None)  # None if no validation selected a best model
     if score is not None and checkpoints.monitor == "val/rouge1" and isinstance(data, SummarizationData):
-        documents = map(as_document, data.documents(VAL).select(range(_num_validated(trainer))))
+        documents = islice(data.scored_documents(VAL), _num_validated(trainer))
         lead = lead_scores(documents, data.language.code)  # of the first sentence of each of these documents
         parts.append(f"best validation {beside_lead(float(score), lead)}")
     elif score is not None:
@@ -117,9 +117,9 @@ def conclude_training(trainer: Trainer, start: RunStart) -> None:
 
 def _num_validated(trainer: Trainer) -> int:
     """Return the number of documents that validations summarize: `val_summaries`, in whole batches of all ranks."""
-    data, limit = trainer.datamodule, trainer.lightning_module.val_summaries
-    total, batch = len(data.documents(VAL)), data.eval_batch_size * trainer.world_size
-    return total if limit < 0 else min(total, ceil(limit / batch) * batch)  # below 0: no limit
+    limit, batch = trainer.lightning_module.val_summaries, trainer.datamodule.eval_batch_size * trainer.world_size
+    batches = sum(trainer.num_val_batches)  # those of this rank, which --trainer.limit_val_batches may limit
+    return batch * (batches if limit < 0 else min(batches, ceil(limit / batch)))  # below 0: no limit
 
 
 def conclude_scoring(trainer: Trainer, start: RunStart) -> None:

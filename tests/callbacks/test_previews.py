@@ -124,6 +124,18 @@ def test_shares_of_ranks_come_together_in_the_documents_order(shares, tmp_path):
     assert not list(tmp_path.glob(".*")), "no rank's share is left"
 
 
+def test_lead_1_is_that_of_the_summarized_documents(corpus_files, tmp_path):
+    model, data = BY_NAME["pointer"].build(corpus_files)
+    writer = PredictionWriter(tmp_path / "predictions.jsonl")
+    quiet_trainer(writer, limit_test_batches=1).test(model, data, verbose=False)
+    documents = list(data.scored_documents("test"))[: data.eval_batch_size]
+    rouge = Rouge(("rouge1",))
+    rouge.update([document.sentences[:1] for document in documents], [document.references for document in documents])
+    results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    assert results["documents"] == len(documents) < len(data.documents("test"))
+    assert results["lead1"]["rouge1"] == pytest.approx(float(rouge.compute()["rouge1"]))
+
+
 def test_later_predictions_replace_earlier_ones_as_a_whole(tmp_path):
     path = tmp_path / "predictions.jsonl"
     write(path, [[[0, 1, 2]]])

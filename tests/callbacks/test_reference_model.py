@@ -10,7 +10,6 @@ from callbacks.reference_model import FILE, frozen_copy
 from datamodules.corpora import Files
 from datamodules.documents import UserError
 from datamodules.pretrained_summarizer import PretrainedSummarizerData
-from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.networks.dropout import without_dropout
 from lightning_modules.options import AdamWOptions
 from lightning_modules.pretrained_summarizer import CheckpointOptions, PretrainedSummarizer
@@ -94,7 +93,7 @@ def test_the_reference_of_a_model_with_adapters_is_that_model_without_them(kind,
     sizes = {"max_source": 64, "max_target": 8, "batch_size": 4}
     data = PretrainedSummarizerData(Files(**corpus_files), checkpoint=folder, cache_dir=tmp_path, **sizes)
     torch.manual_seed(0)
-    decoding = DecodingOptions(beam_size=2, min_length=2, max_length=6)
+    decoding = {"beam_size": 2, "min_length": 2, "max_length": 6}
     encoder = CheckpointOptions(folder, lora_rank=2, lora_alpha=8.0)
     model = PretrainedSummarizer(encoder, decoding=decoding, optimizer=AdamWOptions(lr=0.1))
     seen, callback = Checkpoint(), SelfCritical(samples=2, advantage="group", kl=0.5)

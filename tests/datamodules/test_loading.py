@@ -53,7 +53,7 @@ def test_accumulated_batches_have_the_mean_of_their_documents(number, batches, r
     """Also with fewer batches in the last step, and a smaller one among them."""
     values, sums, documents = [random.Random(i).random() for i in range(number)], defaultdict(float), defaultdict(list)
     for loader in loaders(number, ranks):
-        loader.trainer = SimpleNamespace(accumulate_grad_batches=4, num_training_batches=batches)
+        loader.trainer = SimpleNamespace(accumulate_grad_batches=4, num_training_batches=batches, overfit_batches=0)
         for place, batch in enumerate(islice(loader, batches)):
             weight = batch.weight * getattr(batch, "accumulation_weight", 1.0)
             sums[place // 4] += weight * mean(values[i] for i in batch.rows) / 4 / ranks
@@ -95,10 +95,17 @@ def test_the_order_is_a_function_of_seed_and_epoch_and_pools_bring_similar_lengt
     assert padding(50) < padding(0) / 4
 
 
-def loader_of_epoch(epoch, batch_size=4):
-    sampler = BatchSampler(lengths(30), batch_size, True, seed=5)
+def loader_of_epoch(epoch, batch_size=4, number=30, **order):
+    sampler = BatchSampler(lengths(number), batch_size, True, **{"seed": 5} | order)
     sampler.set_epoch(epoch)
-    return ResumableLoader(torch.arange(30), sampler, torch.stack)
+    return ResumableLoader(torch.arange(number), sampler, torch.stack)
+
+
+def test_overfitting_reads_the_same_batches_in_each_epoch():
+    loaders_of_epochs = [loader_of_epoch(epoch) for epoch in (0, 1)]
+    for loader in loaders_of_epochs:
+        loader.trainer = SimpleNamespace(accumulate_grad_batches=1, num_training_batches=8, overfit_batches=2)
+    assert [batch.tolist() for batch in loaders_of_epochs[0]] == [batch.tolist() for batch in loaders_of_epochs[1]]
 
 
 def test_an_interrupted_epoch_continues_after_the_last_batch_handed_out_and_one_that_ended_early_does_not():
@@ -117,8 +124,10 @@ def test_an_interrupted_epoch_continues_after_the_last_batch_handed_out_and_one_
     following = loader_of_epoch(3)
     following.load_state_dict(middle)
     assert [batch.tolist() for batch in following] == [batch.tolist() for batch in loader_of_epoch(3)]
-    # with batches of another size it does not continue
-    other = loader_of_epoch(2, batch_size=5)
-    other.load_state_dict(middle)
-    with pytest.raises(UserError, match="batches of 4 documents, and this run has 5"):
-        list(other)
+    # with batches of another size, or in another order, it does not continue
+    changes = [{"batch_size": 5}, {"pool": 0}, {"seed": 6}, {"number": 34}, {"repeats": 2}]
+    for change, problem in zip(changes, ["batches of 4 documents, and this run has 5", *["another order"] * 4]):
+        other = loader_of_epoch(2, **change)
+        other.load_state_dict(middle)
+        with pytest.raises(UserError, match=problem):
+            list(other)

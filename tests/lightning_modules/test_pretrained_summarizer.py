@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from lightning_modules.decoding.hugging_face import decoding_options
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.pegasus import Pegasus
 from lightning_modules.pretrained_summarizer import CheckpointOptions, PretrainedSummarizer, card_settings
+from lightning_modules.rstformer.module import RSTformer
 from lightning_modules.summarizer import Samples
 from precis.summarizing.prompts import sentences_of
 
@@ -69,8 +71,20 @@ def test_settings_of_the_card_become_decoding_options(checkpoints):
     assert (options.beam_size, options.max_length, options.min_length) == (3, 11, 3)  # of the task, without the start
     assert (options.no_repeat_ngram, options.alpha, options.length_penalty) == (2, 0.5, "mean")
     assert decoding_options(settings, first_symbols=2).max_length == 10
+    model = PretrainedSummarizer(CheckpointOptions(str(checkpoints["t5"])), decoding={"beam_size": 2})
+    assert model.decoding == replace(options, beam_size=2), "the other settings of the card stay"
     settings.update(max_new_tokens=20)
     assert decoding_options(settings).max_length == 20
+
+
+def test_checkpoints_in_half_precision_are_trained_in_float32(checkpoints, tmp_path):
+    for kind, dtype in (("bart", torch.bfloat16), ("led", torch.float16)):
+        folder = str(tmp_path / kind)
+        AutoModelForSeq2SeqLM.from_pretrained(checkpoints[kind], dtype=dtype).save_pretrained(folder)
+        models = [PretrainedSummarizer(CheckpointOptions(folder))]
+        if kind == "led":
+            models.append(build_model(RSTformer, {"checkpoint": folder, "decoding": DecodingOptions(1, 1, 20)}))
+        assert {parameter.dtype for model in models for parameter in model.parameters()} == {torch.float32}
 
 
 @pytest.fixture

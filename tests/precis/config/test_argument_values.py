@@ -122,6 +122,16 @@ def test_linked_arguments_are_refused_for_the_data_and_accepted_for_the_model(co
         check_linked([f"--config={path}"], parser.parse_args([f"--config={path}"]))
 
 
+def test_a_changed_decoding_option_keeps_the_others_of_the_model():
+    # Li et al. 2020 for Multi-News, Liu and Lapata 2019 for CNN/DailyMail, and Zhang et al. 2020
+    lengths = {"GraphSum": (60, 300, 0.6), "BertSumAbs": (1, 128, 0.95), "Pegasus": (1, 128, 0.8)}
+    for name, expected in lengths.items():
+        data = [f"--data=datamodules.{name}Data", "--data.corpus=datamodules.corpora.Docstrings"]
+        parsed = fit_parser().parse_args([f"--model=lightning_modules.{name}", "--model.decoding.beam_size=2", *data])
+        options = parsed.model.init_args.decoding
+        assert (options.min_length, options.max_length, options.alpha) == expected and options.beam_size == 2
+
+
 def arguments_of(kind: type) -> set[str]:
     """Return the arguments of a class and of its base classes, and the fields of those that are groups."""
     constructors = [base.__init__ for base in kind.__mro__ if base.__module__.startswith(("datamod", "lightning_m"))]
