@@ -15,7 +15,7 @@ from datamodules.discourse import ablations
 from datamodules.discourse.ablations import OtherDiscourse, ParserDiscourse
 from datamodules.discourse.cache import ParseCache, ShardWriter
 from datamodules.discourse.distributions import Rows, resize
-from datamodules.discourse.parses import DiscourseParse, ParseRequest
+from datamodules.discourse.parses import DiscourseParse, ParseRequest, align
 from datamodules.documents import Document, UserError
 from datamodules.encoder_data import TokenizerData
 from datamodules.parsing import NeedsParser, Parser, key_of, parse_missing
@@ -212,7 +212,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         long = [index for index, key in enumerate(keys) if key and self.cache.size(key) > self.half_width + 1]
         for row in features.select(long).with_format("torch", columns=["starts", "ends"], output_all_columns=True):
             parse = self.cache.get(row["parse"], row["id"])
-            edus = parse.align(torch.stack([row["starts"], row["ends"]], 1))  # EDU of each token, by offsets, [S]
+            edus = align(torch.stack([row["starts"], row["ends"]], 1), parse.edus)  # EDU of each token, by offsets, [S]
             if (distance := reach(edus, window)) > widest:
                 widest, widest_id = distance, row["id"]
         return widest, widest_id
@@ -277,7 +277,7 @@ class RSTformerData(NeedsParser, TokenizerData):
             if not row["parse"]:  # a document without text
                 continue
             parse = self.cache.get(row["parse"], row["id"])
-            edus = parse.align(torch.tensor([row["starts"], row["ends"]]).T)  # EDU of each token or -1, [tokens]
+            edus = align(torch.tensor([row["starts"], row["ends"]]).T, parse.edus)  # EDU of each token or -1, [tokens]
             size = int(edus.max()) + 1  # number of EDUs in the truncated text; 0 if it ends before the first one
             if size:
                 token_edu[n, : len(edus)] = edus

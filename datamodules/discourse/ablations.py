@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from datamodules.discourse.distributions import band_gamma, decode, encode, inside, random_ldd, tree_gamma
+from datamodules.discourse.distributions import band_gamma, decode, encode, inside, random_ldd, tree_gamma, tree_ldd
 from datamodules.discourse.parses import DiscourseParse
 from datamodules.documents import UserError
 
@@ -27,7 +27,8 @@ class ParserDiscourse:
     """Discourse of the parser, unchanged, in bands of at most `half_width`; base class of the ablations."""
 
     def __init__(self, half_width: int, seed: int = 0) -> None:
-        self.half_width, self.seed = half_width, seed
+        self.half_width = half_width
+        self.seed = seed
 
     def half(self, parse: DiscourseParse) -> int:
         """Return the half-width b of the band of a document, less than its number of EDUs."""
@@ -46,7 +47,8 @@ class OneBestDiscourse(ParserDiscourse):
     """The most probable tree in place of the distribution over trees."""
 
     def codes(self, parse: DiscourseParse, size: int) -> Tensor:
-        return encode(parse.band(self.half(parse), "one_best"))[:size]
+        ldd = tree_ldd(parse.tree, parse.size, len(parse.relations), parse.rows, self.half(parse))
+        return encode(ldd)[:size]
 
     def gamma(self, parse: DiscourseParse, size: int) -> Tensor:
         return tree_gamma(parse.tree, parse.size, parse.rows)[:size]

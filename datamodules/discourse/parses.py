@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Literal, Self
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -15,7 +15,6 @@ from datamodules.documents import Document
 from datamodules.text.hashing import text_digest
 
 Offsets = tuple[tuple[int, int], ...]
-Variant = Literal["full", "one_best"]
 
 
 @dataclass(frozen=True)
@@ -118,19 +117,14 @@ class DiscourseParse:
         """Size of all tensors in bytes."""
         return sum(tensor.nbytes for tensor in (self.edus, self.tree, self.ldd, self.gamma))
 
-    def band(self, half_width: int, variant: Variant = "full") -> Tensor:
+    def band(self, half_width: int) -> Tensor:
         """Return the LDD band, float32 [E, 2b + 1, R], of a half-width b in EDUs.
 
         Entry [i, b + d, l] is p(edu_i, edu_(i + d), l), zero for d = 0 and outside the document.
 
-        Args:
-            variant: `full`, the distribution over trees; `one_best`, the LDD of the best tree with the same `rows`.
-
         Raises:
-            ValueError: with `full`, if the stored band lacks pairs of the document within the half-width.
+            ValueError: if the stored band lacks pairs of the document within the half-width.
         """
-        if variant == "one_best":
-            return distributions.tree_ldd(self.tree, self.size, len(self.relations), self.rows, half_width)
         return decode(self.code(half_width))
 
     def code(self, half_width: int) -> Tensor:
@@ -146,13 +140,13 @@ class DiscourseParse:
             )
         return resize(self.ldd, half_width)
 
-    def dense(self, variant: Variant = "full") -> Tensor:
+    def dense(self) -> Tensor:
         """Return the LDD of all pairs, float32 [E, E, R]; for short documents, as its size grows with the square of E.
 
         Raises:
             ValueError: if the stored band is narrower than the document.
         """
-        return distributions.to_dense(self.band(max(0, self.size - 1), variant))
+        return distributions.to_dense(self.band(max(0, self.size - 1)))
 
     def best_tree(self) -> Tree:
         """Return the best tree, with names of nuclearities and relations instead of ids."""
@@ -160,10 +154,6 @@ class DiscourseParse:
         for start, split, end, nuclearity, relation in self.tree.tolist():
             spans.append(Span(start, split, end, NUCLEARITIES[nuclearity], relation=self.relations[relation]))
         return Tree.from_spans(spans, self.size)
-
-    def align(self, offsets: Tensor) -> Tensor:
-        """Return the EDU of each token, see `align`."""
-        return align(offsets, self.edus)
 
 
 def nodes_of(tree: Tree, relations: Sequence[str]) -> Tensor:

@@ -30,28 +30,22 @@ class SubwordTokenizer:
     """
 
     file_name = "tokenizer.json"
-    symbols: ClassVar = (SPECIALS[:3], BERTS)  # names of the special symbols; the first that a tokenizer has count
+    symbols: ClassVar = (BERTS, SPECIALS[:3])  # names of start, padding and stop; the first that a tokenizer has count
     separators: ClassVar = False  # whether `build` and `of_checkpoint` add symbols of paragraphs and sentences
-    paragraph: int | None = None  # id of the separator of paragraphs
-    sentence: int | None = None  # of sentences
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        for names in self.symbols:  # <s>, <pad> and </s>, or what BERT calls them
+        for names in self.symbols:
             ids = [tokenizer.token_to_id(symbol) for symbol in names]
             if None not in ids:
                 break
-        else:  # neither set is complete
-            missing = next(symbol for symbol in SPECIALS if tokenizer.token_to_id(symbol) is None)
-            raise UserError(f"the tokenizer has no {missing}; give one like that of BART, LED or BERT")
+        else:  # no set is complete
+            raise UserError(f"the tokenizer has no {names[ids.index(None)]}; give one like that of BART")
         self.start, self.pad, self.stop = ids
-        self.paragraph, self.sentence = map(tokenizer.token_to_id, (PARAGRAPH, SENTENCE))  # separators, or None
-        self._set_backend(tokenizer)
-
-    def _set_backend(self, tokenizer: Tokenizer) -> None:
-        """Set `backend` to the tokenizer, set up to encode whole texts without padding, and special symbols as text."""
+        self.paragraph = tokenizer.token_to_id(PARAGRAPH)  # id of the separator of paragraphs, or None
+        self.sentence = tokenizer.token_to_id(SENTENCE)  # of sentences, or None
         tokenizer.no_truncation()
         tokenizer.no_padding()
-        tokenizer.encode_special_tokens = True
+        tokenizer.encode_special_tokens = True  # special symbols in a text are text
         self.backend = tokenizer
 
     @classmethod
@@ -153,8 +147,6 @@ class Pieces(NamedTuple):
 class EncoderTokenizer(SubwordTokenizer):
     """Tokenizer of a pretrained encoder, or byte-level BPE trained on a corpus."""
 
-    symbols = (BERTS, SPECIALS[:3])  # whose ids are `start`, `pad` and `stop`
-
     def wrapped(self, ids: Sequence[int], piece: int) -> list[list[int]]:
         """Split ids into pieces of at most `piece` tokens, each between a start and an end symbol."""
         pieces = [ids[start : start + piece] for start in range(0, len(ids), piece)] or [[]]  # one without tokens
@@ -205,17 +197,13 @@ class MaskingTokenizer(SubwordTokenizer):
         UserError: if <pad> or </s> is missing.
     """
 
+    symbols = (SPECIALS[:3], ("<pad>", "<pad>", "</s>"))  # PEGASUS and T5 have no <s>
+
     def __init__(self, tokenizer: Tokenizer) -> None:
-        start, pad, stop = (tokenizer.token_to_id(symbol) for symbol in ("<s>", "<pad>", "</s>"))
-        if pad is None or stop is None:
-            missing = "<pad>" if pad is None else "</s>"
-            raise UserError(f"the tokenizer has no {missing}; give one like that of PEGASUS, BART or T5")
-        self.pad, self.stop = pad, stop
-        self.start = pad if start is None else start  # PEGASUS and T5 have no <s>
-        self.opening = [] if start is None else [start]
+        super().__init__(tokenizer)
+        self.opening = [] if self.start == self.pad else [self.start]
         masks = (tokenizer.token_to_id(name) for name in MASKS)  # of PEGASUS, BART and T5
         self.mask = next((mask for mask in masks if mask is not None), None)  # the first that the tokenizer has
-        self._set_backend(tokenizer)
 
     @classmethod
     def build(cls, texts: Iterable[str], size: int) -> Self:

@@ -76,7 +76,8 @@ class Forecasts:
 
     def best(self, number: int) -> Tensor:
         """Return the LDD of the best tree."""
-        return self.parses[number].band(self.parses[number].half_width, "one_best")
+        parse = self.parses[number]
+        return tree_ldd(parse.tree, parse.size, len(parse.relations), parse.rows, parse.half_width)
 
     def distribution(self, number: int) -> Tensor:
         """Return the LDD of the parser."""

@@ -7,8 +7,8 @@ import pytest
 import torch
 from made_up_parses import RELATIONS, made_up_document, made_up_parse, random_tree, to_band
 
-from datamodules.discourse.distributions import inside, tree_ldd
-from datamodules.discourse.parses import DiscourseParse, ParseRequest, text_digest
+from datamodules.discourse.distributions import inside
+from datamodules.discourse.parses import DiscourseParse, ParseRequest, align, text_digest
 from datamodules.documents import Document
 
 ODD = "Ａ naïve 😀😀 cafe\u0301 …  said\u00a0“no”, then 🏳️‍🌈 left;\n\nשלום, she said, 𝔴hen it ended.\u2028Done \ufffd."
@@ -45,16 +45,14 @@ def test_a_parse_keeps_what_it_was_given():
     assert parse.edus.dtype == parse.tree.dtype == torch.int32
     band = torch.rand(6, 7, 3)
     parse = DiscourseParse.of(request, parse.edus, RELATIONS, parse.tree, band, gamma=parse.gamma)
-    assert torch.equal(parse.band(6, "one_best"), tree_ldd(parse.tree, parse.size, 3, "side", 6))
     stored = parse.band(3)
     within = inside(6, 3)
     assert (stored[within] - band[within]).abs().max() < 1 / 255 and stored[~within].eq(0).all()
     # one EDU
     parse = parse_of("  word ", [(0, 7)])
     assert parse.edus.tolist() == [[2, 6]] and parse.tree.shape == (0, 5)
-    for variant in ("full", "one_best"):
-        assert parse.band(2, variant).shape == (1, 5, 3) and parse.band(2, variant).eq(0).all()
-        assert parse.dense(variant).shape == (1, 1, 3)
+    assert parse.band(2).shape == (1, 5, 3) and parse.band(2).eq(0).all()
+    assert parse.dense().shape == (1, 1, 3)
 
 
 def test_a_wider_band_than_is_stored_is_refused():
@@ -137,6 +135,6 @@ def test_tokens_go_to_the_edu_of_their_first_character():
         edus = [(a, b) for a, b in cuts(rng, 8) if ODD[a:b].strip() and rng.random() < 0.8] or [(0, 5)]
         offsets = [(0, 0), *cuts(rng, 30), (5, 5), (0, 0)]
         parse = parse_of(ODD, edus)
-        aligned = parse.align(torch.tensor(offsets))
+        aligned = align(torch.tensor(offsets), parse.edus)
         assert aligned.tolist() == by_hand(offsets, parse.edus.tolist())
         assert aligned[0] == aligned[-1] == -1 and aligned.dtype == torch.int64
