@@ -212,8 +212,11 @@ class ShardWriter(AbstractContextManager):
     def __init__(
         self, cache: ParseCache, rank: int = 0, documents: int = 1000, megabytes: float = 64, seconds: float = 60
     ) -> None:
-        self.cache, self.rank = cache, rank  # names of shards tell the rank that wrote them
-        self.documents, self.megabytes, self.seconds = documents, megabytes, seconds
+        self.cache = cache
+        self.rank = rank  # names of shards tell the rank that wrote them
+        self.documents = documents
+        self.megabytes = megabytes
+        self.seconds = seconds
         self.waiting: dict[str, DiscourseParse] = {}  # the buffer, by key of the parse (`ParseCache`)
         self._size = 0  # bytes in the buffer
         self._buffered_since = 0.0  # time of the oldest parse in the buffer
@@ -246,4 +249,5 @@ class ShardWriter(AbstractContextManager):
         if not self.waiting:
             return
         shards.write_shard(self.cache.folder, self.rank, self.waiting)
-        self.waiting, self._size = {}, 0
+        self.waiting = {}
+        self._size = 0

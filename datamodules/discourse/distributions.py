@@ -37,9 +37,7 @@ def to_dense(band: Tensor) -> Tensor:
 
 def resize(band: Tensor, half_width: int) -> Tensor:
     """Truncate or zero-pad a band to another half-width: [E, 2b + 1, R] -> [E, 2 half_width + 1, R]."""
-    extra = half_width - band.shape[1] // 2  # columns to add on each side
-    if extra <= 0:
-        return band[:, -extra : band.shape[1] + extra]
+    extra = half_width - band.shape[1] // 2  # columns to add on each side, or to remove if negative
     return torch.nn.functional.pad(band, (0, 0, extra, extra))  # dimension R by 0, columns by `extra`
 
 
@@ -93,8 +91,9 @@ def tree_ldd(
     reach = min(band, size - 1)  # largest distance of a pair
     if reach <= 0:
         return ldd
-    by_split, value = torch.zeros(size - 1, 5, dtype=torch.long), torch.ones(size - 1)
+    by_split = torch.zeros(size - 1, 5, dtype=torch.long)
     by_split[tree[:, 1]] = tree
+    value = torch.ones(size - 1)
     if probability is not None:
         value[tree[:, 1]] = probability.float()
     # A maximum of these numbers selects the longest span, and modulo `size` gives its split.
@@ -105,8 +104,10 @@ def tree_ldd(
     offset = torch.arange(1, reach + 1).expand(size - 1, -1)
     valid = first + offset < size
     first, offset, ancestor = first[valid], offset[valid], ancestor[valid]  # each [pairs]
-    node, value = by_split[ancestor], value[ancestor]
-    left, right = (torch.isin(node[:, 3], torch.tensor(ids)) for ids in (_LEFT_NUCLEUS, _RIGHT_NUCLEUS))
+    node = by_split[ancestor]
+    value = value[ancestor]
+    left = torch.isin(node[:, 3], torch.tensor(_LEFT_NUCLEUS))
+    right = torch.isin(node[:, 3], torch.tensor(_RIGHT_NUCLEUS))
     ldd[first[left], band + offset[left], node[left, 4]] = value[left]  # the left EDU is the nucleus
     ldd[(first + offset)[right], band - offset[right], node[right, 4]] = value[right]
     if rows == "nucleus":

@@ -1,6 +1,6 @@
 """Approximate discourse graph: relations of sentences by markers, names, events and coreference."""
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,8 @@ class Discourse(ParagraphGraph):
         ValueError: if there is no cue, or no such cue.
     """
 
-    name, symmetric = "discourse", False
+    name = "discourse"
+    symmetric = False
 
     def __init__(self, use: Sequence[str] = CUES) -> None:
         if not use or set(use) - set(CUES):
@@ -87,10 +88,12 @@ class Discourse(ParagraphGraph):
         pronoun = np.array([[cue.pronoun] for cue in sentence_cues], dtype=bool).reshape(size, 1)
         # whether i contains "the X" and j "a X", [S, S]
         introduced = _share_item([cue.definite for cue in sentence_cues], [cue.indefinite for cue in sentence_cues])
+        entities = [cue.entities for cue in sentence_cues]
+        verbs = [cue.verbs for cue in sentence_cues]
         rules: dict[str, Callable[[], NDArray]] = {  # functions, so that only the cues in use are computed
             "marker": lambda: follows & marker,
-            "entity": lambda: _share_item([cue.entities for cue in sentence_cues]) & earlier,
-            "event": lambda: _share_item([cue.verbs for cue in sentence_cues]) & earlier,
+            "entity": lambda: _share_item(entities, entities) & earlier,
+            "event": lambda: _share_item(verbs, verbs) & earlier,
             # between sources, the noun may also be in the earlier sentence j and the verb in i; both count at [i, j]
             "deverbal": lambda: _below_diagonal(_has_deverbal_noun(sentence_cues) & (earlier | ~same_source)),
             "coreference": lambda: (follows & pronoun) | (introduced & same_source & earlier),
@@ -98,19 +101,10 @@ class Discourse(ParagraphGraph):
         return sum((rules[name]().astype(float) for name in self.use), np.zeros((size, size)))
 
 
-def _share_item(sets: Sequence[Iterable[Hashable]], other_sets: Sequence[Iterable[Hashable]] | None = None) -> NDArray:
-    """Return whether `sets[i]` and `other_sets[j]` (by default `sets[j]`) have a common item, bool [S, S]."""
-    distinct = dict.fromkeys(item for items in sets for item in items)
-    columns = {item: column for column, item in enumerate(distinct)}  # without items that only `other_sets` has
-
-    def indicators(item_sets: Sequence[Iterable[Hashable]]) -> NDArray:
-        table = np.zeros((len(item_sets), len(columns)))  # 1 if the set has the item
-        for row, items in enumerate(item_sets):
-            table[row, [columns[item] for item in items if item in columns]] = 1
-        return table
-
-    num_common = indicators(sets) @ indicators(sets if other_sets is None else other_sets).T
-    return num_common > 0
+def _share_item(sets: Sequence[frozenset[str]], other_sets: Sequence[frozenset[str]]) -> NDArray:
+    """Return whether `sets[i]` and `other_sets[j]` have a common item, bool [S, S]."""
+    table = [[not items.isdisjoint(others) for others in other_sets] for items in sets]
+    return np.array(table, dtype=bool).reshape(len(sets), len(other_sets))  # also without sentences
 
 
 def _has_deverbal_noun(sentence_cues: Sequence[Cues]) -> NDArray:

@@ -134,10 +134,12 @@ class FromFile(ParagraphGraph):
         UserError: on reading, if the file is missing, a record is invalid, or an id is missing or not unique.
     """
 
-    name, symmetric = "file", False
+    name = "file"
+    symmetric = False
 
     def __init__(self, path: Path, id: str = "id", weights: str = "weights") -> None:
-        self.path, self.fields = Path(path), (id, weights)
+        self.path = Path(path)
+        self.fields = (id, weights)
 
     def settings(self) -> dict[str, Any]:
         if not self.path.is_file():

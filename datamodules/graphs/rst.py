@@ -38,10 +38,13 @@ class RST(ParagraphGraph):
         without: relations of the parser to ignore.
     """
 
-    name, symmetric = "rst", False
+    name = "rst"
+    symmetric = False
 
     def __init__(self, parser: "Parser", parses: Path, without: Sequence[str] = ("joint",)) -> None:
-        self.parser, self.parses, self.without = parser, Path(parses), tuple(without)
+        self.parser = parser
+        self.parses = Path(parses)
+        self.without = tuple(without)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for worker processes, without the weights of the parser and open files."""

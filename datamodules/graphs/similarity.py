@@ -103,8 +103,11 @@ class Topic(ParagraphGraph):
         if min(topics, max_terms, max_paragraphs, passes) < 1:
             values = f"{topics}, {max_terms}, {max_paragraphs}, {passes}"
             raise ValueError(f"topics, max_terms, max_paragraphs and passes must be at least 1; got {values}")
-        self.topics, self.max_terms = topics, max_terms
-        self.max_paragraphs, self.passes, self.seed = max_paragraphs, passes, seed
+        self.topics = topics
+        self.max_terms = max_terms
+        self.max_paragraphs = max_paragraphs
+        self.passes = passes
+        self.seed = seed
         self._columns: dict[str, int] = {}  # term -> its column in matrices with V terms; empty before `fit`
         self._term_weights: NDArray | None = None  # exp(E[log p(term | topic)]) for LDA, float32 [K, V]
 
@@ -137,13 +140,9 @@ class Topic(ParagraphGraph):
 
     def _counts(self, texts: list[list[str]]) -> "csr_matrix":
         """Return the counts of the V known terms in each text, sparse [N, V]."""
-        from scipy.sparse import csr_matrix
+        from sklearn.feature_extraction.text import CountVectorizer
 
-        counters = [Counter(self._columns[term] for term in terms if term in self._columns) for terms in texts]
-        row_bounds = np.cumsum([0, *map(len, counters)])  # entries row_bounds[n] ... row_bounds[n + 1] are of text n
-        columns = [column for counter in counters for column in sorted(counter)]  # ascending in each row
-        counts = [counter[column] for counter in counters for column in sorted(counter)]
-        return csr_matrix((counts, columns, row_bounds), shape=(len(texts), len(self._columns)), dtype=np.float64)
+        return CountVectorizer(analyzer=list, vocabulary=self._columns, dtype=np.float64).transform(texts)
 
     def state(self) -> dict[str, Any]:
         """Return the topics as JSON values, with the weights as base64 of little-endian float32; {} before `fit`."""

@@ -138,11 +138,14 @@ class Language:
             self.sentence_ends += (";", "\u037e")  # the Greek question mark, in ASCII and in Unicode
         elif self.primary in ("th", "lo"):
             self.sentence_ends += (" ",)  # Thai and Lao separate sentences by a space
-        self._no_space_before, self._no_space_after = _CLOSING, _OPENING  # punctuation, for `detokenize`
+        self._no_space_before = _CLOSING  # punctuation, for `detokenize`
+        self._no_space_after = _OPENING
         if self.primary == "fr":  # French has spaces inside guillemets and before high marks: « Quoi ? »
-            self._no_space_before, self._no_space_after = _CLOSING - set(";:!?»"), _OPENING - {"«"}
+            self._no_space_before = _CLOSING - set(";:!?»")
+            self._no_space_after = _OPENING - {"«"}
         elif self.primary in _LOW_HIGH_QUOTES:  # the marks that open a quote in English close it here: „so“
-            self._no_space_before, self._no_space_after = _CLOSING | set("“‘"), _OPENING - set("“‘")
+            self._no_space_before = _CLOSING | set("“‘")
+            self._no_space_after = _OPENING - set("“‘")
 
     @property
     def setting(self) -> dict[str, str]:

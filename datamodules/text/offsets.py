@@ -17,12 +17,7 @@ def encodable(text: str) -> str:
 
 def paragraph_offsets(text: str) -> list[Span]:
     """Return the offsets of lines that are not blank, without surrounding white space."""
-    offsets = []
-    for match in re.finditer(r"[^\n]+", text):
-        line = match.group()
-        if line.strip():
-            offsets.append((match.end() - len(line.lstrip()), match.start() + len(line.rstrip())))  # of `line.strip()`
-    return offsets
+    return [match.span() for match in re.finditer(r"\S(?:.*\S)?", text)]  # from the first to the last visible character
 
 
 def sentence_offsets(text: str, paragraphs: Sequence[Span] | None = None, language: str = "en") -> list[Span]:

@@ -40,7 +40,10 @@ class Vocabulary(dict):
         self, split: Callable[[str], list], stem: Callable[[str], str] | None, description: str, language: str = "en"
     ) -> None:
         super().__init__()
-        self.split, self.stem, self.description, self.language = split, stem, description, language
+        self.split = split
+        self.stem = stem
+        self.description = description
+        self.language = language
         self._numbers: dict[str, int] = {}  # integer of each stem
         self._fresh = itertools.count()  # continues after `clear`, so that an integer never has two meanings
 

@@ -29,7 +29,9 @@ class Vocabulary:
     def __init__(
         self, words: Sequence[str], tokenizer: WordTokenization = "words", lowercase: bool = True, language: str = "en"
     ) -> None:
-        self.tokenizer, self.lowercase, self.language = tokenizer, lowercase, language_of(language)
+        self.tokenizer = tokenizer
+        self.lowercase = lowercase
+        self.language = language_of(language)
         self.words = [*SPECIALS, *words]  # word of each id
         # ids of the words of texts: without special symbols, so that a text which spells "[PAD]" has an OOV word
         self._ids = {word: i for i, word in enumerate(self.words) if i >= len(SPECIALS)}

@@ -37,7 +37,8 @@ class _Reading:
     def end_sentence(self) -> None:
         if self.sentence is not None:
             self.sentences.append((self.sentence, len(self.text)))
-        self.sentence, self.range_end = None, 0
+        self.sentence = None
+        self.range_end = 0
 
 
 def read(text: str, name: str) -> list[TreebankDocument]:
