@@ -96,16 +96,16 @@ class ParseCache:
         _, shape, _ = shard.documents[key].tensors["edus"]  # type, [E, 2], offset in the file
         return shape[0]
 
-    def missing(self, keys: Iterable[str], deep: bool = True) -> list[str]:
+    def missing(self, keys: Iterable[str]) -> list[str]:
         """Return the keys whose parse is missing or damaged, each once, in the order of `keys`.
 
-        With `deep`, every document is read and verified (about one second per gigabyte) instead of only looked up.
+        Every document is read and verified (about one second per gigabyte).
         """
         self.refresh()
         keys = list(dict.fromkeys(keys))
         num_damaged = None
         # A damaged document removes its shard, also for documents verified in it before: repeat until none is removed.
-        while deep and num_damaged != len(self._broken):
+        while num_damaged != len(self._broken):
             num_damaged = len(self._broken)
             for key in keys:
                 self._find(key)  # removes damaged shards from the list

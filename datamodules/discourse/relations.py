@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from datamodules.discourse.records import TreebankDocument, TreebankError
-from datamodules.discourse.trees import SPAN
+from datamodules.discourse.trees import SPAN, Node, Tree
 
 # GUM from release 8 on: the class is the part before the hyphen.
 _GUM = {
@@ -122,18 +122,17 @@ def coarsened(
     coarse_documents = []
     for document in documents:
         if document.tree is not None:
-            _check_relations(document, inventory, where)
-            document = replace(document, tree=document.tree.map_relations(inventory.class_of))
+            location = f"{where}: {document.id}" if where else document.id
+            nodes = [_coarse_node(node, inventory, location) for node in document.tree.nodes]
+            document = replace(document, tree=Tree(document.tree.size, tuple(nodes)))
         coarse_documents.append(document)
     return coarse_documents
 
 
-def _check_relations(document: TreebankDocument, inventory: Inventory, where: str) -> None:
-    """Raise a TreebankError that names the first relation without a class; `where` is a file, or empty if unknown."""
-    for node in document.tree.nodes:
-        for relation in sorted(set(node.relations) - {SPAN}):  # `SPAN` marks a single nucleus, without a class
-            try:
-                inventory.class_of(relation)
-            except TreebankError as error:
-                location = f"{where}: {document.id}" if where else document.id
-                raise TreebankError(f"{location}, EDUs {node.start} to {node.end}: {error}") from error
+def _coarse_node(node: Node, inventory: Inventory, location: str) -> Node:
+    """Return a node with the class of each relation; `SPAN`, which marks a single nucleus, has none and stays."""
+    try:
+        relations = [name if name == SPAN else inventory.class_of(name) for name in node.relations]
+    except TreebankError as error:
+        raise TreebankError(f"{location}, EDUs {node.start} to {node.end}: {error}") from error
+    return node._replace(relations=tuple(relations))

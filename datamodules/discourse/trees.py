@@ -3,7 +3,7 @@
 Each node has the first EDU of each child. All algorithms are loops without recursion, so that trees can be deep.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -147,14 +147,6 @@ class Tree:
         nodes = []
         for node in self.nodes:
             nodes.extend([node] if len(node.starts) == 2 else _binary_nodes(node))
-        return Tree(self.size, tuple(nodes))
-
-    def map_relations(self, change: Callable[[str], str]) -> "Tree":
-        """Return the tree with `change(name)` for the name of each relation, such as its coarse class; `span` stays."""
-        nodes = []
-        for node in self.nodes:
-            relations = tuple(name if name == SPAN else change(name) for name in node.relations)
-            nodes.append(node._replace(relations=relations))
         return Tree(self.size, tuple(nodes))
 
     def nested(self) -> list | int:

@@ -178,7 +178,8 @@ def _predict(parser: LightningModule, data: ParsingData, writer: ParseWriter, op
 def _report(documents: CorpusDocuments, data: ParsingData, missing: set[str], seconds: float) -> list[str]:
     """Return lines with counts, speed and cache size; `missing` has the keys of documents that were to be parsed."""
     cache, keys = data.cache, data.task()  # cache keys of the documents of this task (`--shard`)
-    remaining = set(cache.missing(keys, deep=False))  # looked up, not read again and verified
+    cache.refresh()  # lists the shards; the parses are not read again and verified
+    remaining = {key for key in keys if key not in cache}
     parsed = [key for key in keys if key in missing and key not in remaining]
     num_before = len(keys) - len(missing)
     lines = [f"{cache.folder}: {counted(len(parsed), 'document')} parsed, {num_before:,} were parsed before"]
