@@ -9,6 +9,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from datamodules.discourse.trees import Tree, multinuclear
+
 Rows = Literal["side", "nucleus"]
 
 ROUNDING = 1e-4  # largest error of a probability, or of a mean of probabilities, that is clamped instead of reported
@@ -163,14 +165,8 @@ def check_tree(tree: Tensor, size: int, relations: int) -> Tensor:
     if invalid.any():
         node = tree[invalid][0].tolist()
         raise ValueError(f"node {node} of a tree over {size} EDUs and {relations} relations is invalid")
-    if size > 1:
-        # In a tree, every span but the root is a child of exactly one node, and every span but leaves is a node.
-        nodes = set(zip(start.tolist(), end.tolist()))
-        children = [*zip(start.tolist(), split.tolist()), *zip((split + 1).tolist(), end.tolist())]
-        expected = {(0, size - 1), *((first, last) for first, last in children if first < last)}
-        if len(set(children)) < len(children) or nodes != expected:  # a child twice; missing or detached nodes
-            problems = sorted(nodes ^ expected) or sorted(child for child in children if children.count(child) > 1)
-            raise ValueError(f"the nodes are not a binary tree over {size} EDUs; see the one over EDUs {problems[0]}")
+    nodes = [multinuclear((start, split + 1), end, "") for start, split, end, _, _ in tree.tolist()]
+    Tree(size, tuple(nodes))  # raises a TreeError, which is a ValueError, if they are not nested as a tree
     return tree
 
 

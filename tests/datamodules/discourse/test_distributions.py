@@ -67,7 +67,7 @@ def test_rows_of_the_papers_example():
 def test_invalid_trees_are_refused():
     for nodes, named in [
         ([[0, 0, 2, 0, 0]], "nodes"),
-        ([[0, 0, 2, 0, 0], [0, 0, 1, 0, 0]], "tree"),  # (1, 2) is no node, (0, 1) crosses
+        ([[0, 0, 2, 0, 0], [0, 0, 1, 0, 0]], "no node covers EDUs 1 to 2, but one over EDUs 0 to 1"),
         ([[0, 2, 2, 0, 0], [0, 0, 1, 0, 0]], "node \\[0, 2, 2"),
         ([[0, 0, 2, 3, 0], [1, 1, 2, 0, 0]], "node \\[0, 0, 2, 3"),
         ([[0, 0, 2, 0, 5], [1, 1, 2, 0, 0]], "node \\[0, 0, 2, 0, 5"),
