@@ -150,7 +150,8 @@ def fit_to_size(codes: Tensor, size: int, half_width: int) -> Tensor:
     If F > E, the last EDUs are dropped; else EDU i gets the values of its source, EDU floor(i F / E) of F. EDUs
     with the same source get the zeros of its diagonal: they are unrelated. Column b + d of row i is EDUs i and i + d.
     """
-    source_size, source_half = len(codes), codes.shape[1] // 2  # F and c
+    source_size = len(codes)  # F
+    source_half = codes.shape[1] // 2  # c
     source_edu = torch.arange(size) * min(source_size, size) // size  # floor(i F / E), or i if F > E, [E]
     column_edu = (torch.arange(size)[:, None] + torch.arange(-half_width, half_width + 1)).clamp(0, size - 1)
     offset = source_edu[column_edu] - source_edu[:, None]  # distance of sources, at most that of EDUs, [E, 2b + 1]

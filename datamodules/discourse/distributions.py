@@ -16,7 +16,8 @@ Rows = Literal["side", "nucleus"]
 ROUNDING = 1e-4  # largest error of a probability, or of a mean of probabilities, that is clamped instead of reported
 # Ids of nuclearity: which of the two children of a node is a nucleus.
 NUCLEARITIES = ("NS", "SN", "NN")
-_LEFT_NUCLEUS, _RIGHT_NUCLEUS = (0, 2), (1, 2)
+_LEFT_NUCLEUS = (0, 2)
+_RIGHT_NUCLEUS = (1, 2)
 
 
 def inside(size: int, band: int) -> Tensor:

@@ -103,12 +103,15 @@ class ParserBatch(Batch):
             text_index = torch.full_like(text.nodes[:, :1], number)  # [E - 1, 1]
             nodes.append(torch.cat([text_index, text.nodes], 1))  # (text, start, split, end, class), [E - 1, 5]
         return cls(
-            ids=[text.id for text in texts], digests=[text.digest for text in texts],
+            ids=[text.id for text in texts],
             references=[[] for _ in texts],  # none: a parser does not summarize
-            tokens=torch.cat([text.tokens for text in texts]), token_counts=[len(text.tokens) for text in texts],
+            digests=[text.digest for text in texts],
+            tokens=torch.cat([text.tokens for text in texts]),
+            token_counts=[len(text.tokens) for text in texts],
             token_edus=torch.cat([text.token_edus for text in texts]),
             edu_tokens=pad_sequence(edu_tokens, batch_first=True),
             sentence=pad_sequence([text.sentence for text in texts], batch_first=True),
             paragraph=pad_sequence([text.paragraph for text in texts], batch_first=True),
-            sizes=torch.tensor([text.size for text in texts]), nodes=torch.cat(nodes),
-        )  # fmt: skip
+            sizes=torch.tensor([text.size for text in texts]),
+            nodes=torch.cat(nodes),
+        )

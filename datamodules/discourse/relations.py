@@ -61,10 +61,19 @@ class Inventory:
         return self.classes[name]
 
 
-def _inventory(name: str, groups: dict[str, list[str]], suffixes: tuple[str, ...] = ()) -> Inventory:
-    """Return an inventory from the fine relations of each class."""
-    classes = {fine: group for group, names in groups.items() for fine in names}
-    return Inventory(name, classes | {group: group for group in groups}, suffixes)
+def _inventory(name: str, groups: Mapping[str, Sequence[str]], suffixes: tuple[str, ...] = ()) -> Inventory:
+    """Return an inventory from the fine relations of each class; raise ValueError as in `inventory_of`."""
+    classes: dict[str, str] = {}
+    for group, relations in groups.items():
+        for relation in (group, *relations):  # treebanks may also use the class itself as a relation
+            first_group = classes.setdefault(relation.lower(), group.lower())
+            if relation.lower() == SPAN:  # marks a single nucleus in trees, see `Node.relations`
+                raise ValueError(f"inventory: {relation!r} is reserved and not a relation; leave it out")
+            if first_group != group.lower():
+                raise ValueError(f"inventory: {relation!r} is in {first_group!r} and in {group!r}; leave it out of one")
+    if not classes:
+        raise ValueError("inventory: give at least one relation")
+    return Inventory(name, classes, suffixes)
 
 
 GUM = _inventory("GUM", {group: [f"{group}-{kind}" for kind in kinds.split()] for group, kinds in _GUM.items()})
@@ -90,17 +99,7 @@ def inventory_of(choice: Sequence[str] | Mapping[str, Sequence[str]] | str) -> I
             raise ValueError(f"inventory {choice!r} is unknown; give {', '.join(INVENTORIES)}, {lists}")
         return INVENTORIES[choice]
     groups = choice if isinstance(choice, Mapping) else {name: [] for name in choice}
-    classes: dict[str, str] = {}
-    for group, names in groups.items():
-        for name in (group, *names):  # treebanks may also use the class itself as a relation
-            first_group = classes.setdefault(name.lower(), group.lower())
-            if name.lower() == SPAN:  # marks a single nucleus in trees, see `Node.relations`
-                raise ValueError(f"inventory: {name!r} is reserved and not a relation; leave it out")
-            if first_group != group.lower():
-                raise ValueError(f"inventory: {name!r} is in {first_group!r} and in {group!r}; leave it out of one")
-    if not classes:
-        raise ValueError("inventory: give at least one relation")
-    return Inventory("the treebank's own relations", classes)
+    return _inventory("the treebank's own relations", groups)
 
 
 # Number of nodes of each class in the binary trees of the 178 training documents of GUM (release of May 2025).

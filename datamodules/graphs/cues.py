@@ -50,7 +50,8 @@ _IRREGULAR = dict(pair.split(">") for pair in _PASTS.split())
 # Suffixes of deverbal nouns, longest first; the rest need not be the whole verb.
 _DEVERBAL = ("ication", "ization", "ation", "ition", "ssion", "sion", "tion", "ment", "ance", "ence", "ing", "ure",
              "age", "ion", "al")  # fmt: skip
-_MIN_SHARED, _MAX_EXTRA = 4, 2  # letters that the stems of noun and verb share, and further letters of the longer
+_MIN_SHARED = 4  # letters that the stems of a noun and its verb share
+_MAX_EXTRA = 2  # further letters of the longer one
 
 
 @dataclass(frozen=True)
@@ -84,14 +85,15 @@ def _cues(words: list[str], verbs: list[str | None], entities: frozenset[str]) -
     sizes = range(1, LONGEST_MARKER + 1)  # words of a discourse marker at the beginning of the sentence
     marker_length = max((size for size in sizes if tuple(words[:size]) in MARKERS), default=0)  # of the longest
     first = words[marker_length] if marker_length < len(words) else ""  # first word after the marker
-    words, remaining_verbs = words[marker_length:], verbs[marker_length:]  # after the marker
+    remaining_words = words[marker_length:]  # after the marker
+    remaining_verbs = verbs[marker_length:]
     return Cues(
         marker=marker_length > 0,
         pronoun=first in PRONOUNS or first in DEMONSTRATIVES,
         entities=entities,
         verbs=frozenset(verb for verb in verbs if verb is not None),
-        definite=frozenset(_nouns_after(words, remaining_verbs, DEFINITE)),  # nouns after "the", "this", ...
-        indefinite=frozenset(_nouns_after(words, remaining_verbs, INDEFINITE)),  # nouns after "a", "another", ...
+        definite=frozenset(_nouns_after(remaining_words, remaining_verbs, DEFINITE)),  # nouns after "the", "this", ...
+        indefinite=frozenset(_nouns_after(remaining_words, remaining_verbs, INDEFINITE)),  # after "a", "another", ...
     )
 
 

@@ -97,11 +97,14 @@ class ParagraphRule:
         selected = self._selected(parts)
         sentences = document.sentences
         return Paragraphs(
-            document=document, separate=self.parts == "sources", total=len(spans), empty=num_empty,
+            document=document,
             texts=[sentences[slice(*spans[i])] for i in selected] or [[]],
             spans=[spans[i] for i in selected] or [(0, 0)],
             parts=[parts[i] for i in selected] or [0],
-        )  # fmt: skip
+            separate=self.parts == "sources",
+            total=len(spans),
+            empty=num_empty,
+        )
 
     def _groups(self, part: list[str]) -> list[tuple[int, int]]:
         """Return the ranges (start, end) of sentences of the paragraphs of a part, without blank paragraphs."""

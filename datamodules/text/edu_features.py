@@ -103,13 +103,18 @@ def edu_features(
     lengths = [following - first for first, following in zip(first_words, [*first_words[1:], num_words])]  # in words
     paragraph_words = {bisect_left(word_starts, start) for start, _ in paragraphs}  # the first word of each
     return EduFeatures(
-        id=name, digest=text_digest(text), offsets=offsets,
+        id=name,
+        digest=text_digest(text),
+        offsets=offsets,
         words=torch.tensor(hashes, dtype=torch.long).reshape(-1, FEATURES),
         layout=_layout(text, offsets, lengths, paragraph_words),
         chains=[part for length in lengths for part in _chain_lengths(length)],  # sentences, long ones in parts
-        begins=begins_sentence, starts=starts, tags=tags,
-        pieces=torch.tensor(ids, dtype=torch.long), piece_words=torch.tensor(piece_words, dtype=torch.long),
-    )  # fmt: skip
+        begins=begins_sentence,
+        starts=starts,
+        pieces=torch.tensor(ids, dtype=torch.long),
+        piece_words=torch.tensor(piece_words, dtype=torch.long),
+        tags=tags,
+    )
 
 
 def _chain_lengths(length: int) -> list[int]:
@@ -165,10 +170,15 @@ class SegmentationBatch(Batch):
         return cls(
             ids=[text.id for text in texts],
             references=[[] for _ in texts],  # none, since a segmenter does not summarize
-            words=torch.cat([text.words for text in texts]), word_counts=[len(text.offsets) for text in texts],
+            words=torch.cat([text.words for text in texts]),
+            word_counts=[len(text.offsets) for text in texts],
             layout=torch.cat([text.layout for text in texts]),
-            pieces=torch.cat([text.pieces for text in texts]), piece_counts=[len(text.pieces) for text in texts],
-            piece_words=torch.cat(piece_words), rows=rows, lengths=lengths,
-            begins=torch.cat([text.begins for text in texts]), tags=torch.cat([text.tags for text in texts]),
+            pieces=torch.cat([text.pieces for text in texts]),
+            piece_counts=[len(text.pieces) for text in texts],
+            piece_words=torch.cat(piece_words),
+            rows=rows,
+            lengths=lengths,
+            begins=torch.cat([text.begins for text in texts]),
+            tags=torch.cat([text.tags for text in texts]),
             texts=texts,
-        )  # fmt: skip
+        )

@@ -53,11 +53,13 @@ def gains(counts: WordCounts, inside: NDArray[np.int64], unique: bool) -> Floats
     # Occurrences of each entry's word in the selection and in the rest, before and after its sentence is selected.
     inside_before = inside[counts.word]  # [E]
     rest_before = counts.total[counts.word] - inside_before  # [E]
-    inside_after, rest_after = inside_before + counts.occurrences, rest_before - counts.occurrences
+    inside_after = inside_before + counts.occurrences
+    rest_after = rest_before - counts.occurrences
     # By sentence x, after x is selected, [N]: words in both texts, in the selection, in the rest. `by_sentence` sums.
     if unique:
         shared = ((inside > 0) & (counts.total > inside)).sum()  # words in both the selection and the rest
-        shared_before, shared_after = (inside_before > 0) & (rest_before > 0), (inside_after > 0) & (rest_after > 0)
+        shared_before = (inside_before > 0) & (rest_before > 0)
+        shared_after = (inside_after > 0) & (rest_after > 0)
         hits = shared + counts.by_sentence(shared_after.astype(int) - shared_before)  # shared words lost or added
         predicted = (inside > 0).sum() + counts.by_sentence(inside_before == 0)  # plus words new in x
         reference = (counts.total > inside).sum() - counts.by_sentence(rest_after == 0)  # less words only x has

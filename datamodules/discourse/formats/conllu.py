@@ -86,10 +86,14 @@ def _document(reading: _Reading) -> TreebankDocument:
     if set(reading.text) <= set("_ \n"):  # GUM is distributed with _ for the letters of copyrighted texts
         raise TreebankError(f"{location}: the words are blanked out; restore them with GUM's get_text.py")
     document = TreebankDocument(
-        id=reading.id, text=reading.text, sentences=reading.sentences, tree=_tree(reading), genre=reading.genre,
+        id=reading.id,
+        text=reading.text,
         edus=_split_at(reading.text, [start for start, _, _ in reading.edges]),  # at their first characters
+        sentences=reading.sentences,
         paragraphs=_split_at(reading.text, reading.paragraphs),
-    )  # fmt: skip
+        tree=_tree(reading),
+        genre=reading.genre,
+    )
     return validate_document(document, reading.where)
 
 
