@@ -90,7 +90,8 @@ class GracefulStop(Checkpoint):
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal: record the first one, and end the process at the second Ctrl-C or SIGTERM."""
-        name, first = signal.Signals(number).name, self.received is None
+        name = signal.Signals(number).name
+        first = self.received is None
         in_worker = os.getpid() != self._process  # a loader process inherits this handler; its parent prints and raises
         if first:
             self.received = number

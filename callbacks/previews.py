@@ -31,7 +31,8 @@ def marked(summary: Summary, opening: str = "[", closing: str = "]") -> str:
     """Return the summary with marks around runs of copied words; plain text if copied words are unknown."""
     if summary.copied is None or summary.words is None:
         return summary.text
-    words_and_marks, inside = [], False
+    words_and_marks = []
+    inside = False
     for word, copied in zip(summary.words, summary.copied):  # whether each word was copied
         if copied != inside:
             words_and_marks.append(opening if copied else closing)

@@ -78,7 +78,8 @@ def reward_values(rewards: SampleRewards, advantage: Advantage) -> dict[str, flo
 
 def sample_rows(ids: Sequence[str], rewards: SampleRewards, first_sample: int) -> list[dict[str, str | float]]:
     """Return rows of `id`, `sample`, `reward` and rewards of a `Mixture`; `first_sample` is 1 to skip a greedy text."""
-    Q, rows = rewards.total.shape[-1], []  # `total` has the rewards of Q prefixes of each text, [B, K, Q]
+    Q = rewards.total.shape[-1]  # `total` has the rewards of Q prefixes of each text, [B, K, Q]
+    rows = []
     for document, document_id in enumerate(ids):
         texts = rewards.texts[document][Q - 1 :: Q]  # whole texts, the last of Q prefixes each
         for k in range(first_sample, len(texts)):

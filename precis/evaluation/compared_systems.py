@@ -189,16 +189,13 @@ def _read_run(path: Path, label: str, split: str, language: str) -> RunRecord:
     """Read a run folder or file of predictions; add ROUGE if it has no scores. `label` is that in the run's sweep."""
     if not path.exists():
         raise UserError(f"{path}: no such folder; give a run, a sweep or a file of predictions")
-    if path.is_dir():
-        predictions, folder = find_predictions(path, split), path
-        config = read_config(path)
-    elif path.suffix != ".jsonl":
+    if path.is_file() and path.suffix != ".jsonl":
         raise UserError(f"{path}: compare reads JSON Lines; give a .jsonl file with id, summary and references")
-    else:
-        predictions, folder = path, path.parent
-        # Only predictions of the run have its config: `precis baseline` may have written other files beside them.
-        is_of_run = path.name.startswith("predictions.") and (folder / "config.yaml").is_file()
-        config = read_config(folder) if is_of_run else {}
+    folder = path if path.is_dir() else path.parent
+    predictions = find_predictions(path, split) if path.is_dir() else path
+    # Only predictions of the run have its config: `precis baseline` may have written other files beside them.
+    is_of_run = path.is_dir() or (path.name.startswith("predictions.") and (folder / "config.yaml").is_file())
+    config = read_config(folder) if is_of_run else {}
     environment = folder / "environment.json"
     records = read_rows(predictions)
     signatures = _signatures(scores=predictions, predictions=predictions) or {}  # of scores in the file itself

@@ -89,7 +89,8 @@ def _test_differences(
     """
     others = [index for index in range(len(systems)) if index != baseline]
     tested = np.array([name not in DESCRIPTIVE for name in measures])  # [M]; for the others, no direction is better
-    differences, testable = [], np.full((len(others), len(measures)), False)  # testable: enough runs and documents
+    differences = []
+    testable = np.full((len(others), len(measures)), False)  # enough runs and documents
     for row, index in enumerate(others):
         pair = (systems[index], systems[baseline])
         fixed = (pair[0].is_fixed, pair[1].is_fixed)
@@ -113,7 +114,8 @@ def _test_differences(
 
 def _notes_on(systems: Sequence[System], measures: Sequence[str], documents: int) -> list[str]:
     """Return caveats, printed as notes; a `UserError` if two runs have scores of a measure with different settings."""
-    notes, runs = [], [run for system in systems for run in system.runs]
+    notes = []
+    runs = [run for system in systems for run in system.runs]
     scored = [name for name in measures if name not in DESCRIPTIVE]  # length and repetition have no signature
     unknown = [str(run.path) for run in runs if any(name not in run.signatures for name in scored)]
     if unknown:

@@ -28,9 +28,8 @@ def show(result: Mapping[str, Any], console: Console) -> None:
                 interval = "none" if score["low"] is None else f"{score['low']:.2f} to {score['high']:.2f}"
                 table.add_row(score["measure"], _number(score["mean"]), interval, f"{score['documents']:,}")
             console.print(table)
-    empty = result["empty_predictions"]
     counts = f"{counted(result['summaries'], 'summary')} of {counted(result['documents'], 'document')}"
-    console.print(f"{counts}; {empty or 'no'} empty prediction{'' if empty == 1 else 's'}", highlight=False)
+    console.print(f"{counts}; {counted(result['empty_predictions'], 'empty prediction')}", highlight=False)
     intervals = f"{100 * result['level']:.0f} % intervals: percentile bootstrap over documents"
     console.print(f"{intervals}, {result['resamples']:,} resamples, seed {result['seed']}", highlight=False)
     # Measures whose signatures differ only in the name, the part before the first "|", have a line in common.

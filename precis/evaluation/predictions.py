@@ -44,7 +44,8 @@ def read_predictions(
         UserError: with file and line, for an unreadable record, a missing or duplicate id, an empty reference or
             document, or files of different lengths.
     """
-    names, splitter = names or FieldNames(), splitter or SentenceCutter()
+    names = names or FieldNames()
+    splitter = splitter or SentenceCutter()
     if not path.is_file():
         kind = "a folder" if path.is_dir() else "no such file"
         raise UserError(f"{path}: {kind}; give a file with summaries, such as RUN/predictions.jsonl")

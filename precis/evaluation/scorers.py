@@ -94,7 +94,8 @@ def score(predictions: Sequence[Prediction], metrics: Iterable[str], options: Sc
     Metrics are keys of `METRICS` or import paths. Empty outputs score 0 in comparisons with references or sources, and
     have NaN for novelty, copying and repetition. A `UserError` if an output lacks references that a metric needs.
     """
-    metrics, scores = list(metrics), {}
+    metrics = list(metrics)
+    scores = {}
     if any(metric in NEED_REFERENCES for metric in metrics):
         for prediction in predictions:
             if not prediction.references:
@@ -269,5 +270,6 @@ def plug_in_scores(path: str, predictions: Sequence[Prediction]) -> dict[str, Sc
     if values.shape != (len(predictions),):
         count = f"{len(values)} scores" if values.ndim == 1 else f"an array of shape {values.shape}"
         raise UserError(f"--metrics {path}: {count} for {len(predictions)} summaries; return a number per summary")
-    measure, settings = getattr(metric, "name", name.lower()), getattr(metric, "signature", "unknown")  # or defaults
+    measure = getattr(metric, "name", name.lower())
+    settings = getattr(metric, "signature", "unknown")
     return {measure: Scores(values, f"{measure}|{path}|{settings}|split:{_splitter(predictions)}")}  # and signature

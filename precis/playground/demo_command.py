@@ -53,7 +53,8 @@ def build(playground: "Playground"):
     """Return the page as Gradio's Blocks: on the left texts and options, on the right the summaries."""
     import gradio as gr
 
-    names, limit = list(playground.runs), playground.max_characters
+    names = list(playground.runs)
+    limit = playground.max_characters
     first = next(iter(playground.documents), None)  # document with which the page opens
     first_text, first_reference = playground.pick(first)  # an example if there are no documents
     with gr.Blocks(title="Précis", analytics_enabled=False) as page:

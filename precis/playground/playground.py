@@ -38,11 +38,15 @@ from precis.summarizing.summarizing import changed_options, load_model, quiet_pr
 
 EXAMPLE = Path(__file__).with_name("example.txt")
 _DOCUMENTS = 200  # number of documents of the corpus that can be picked
-_LETTERS, _TREE_WIDTH = 32, 120  # letters per EDU and pixels of a tree that fits a card of 22 rem
+_LETTERS = 32  # letters per EDU of a tree that fits a card of 22 rem
+_TREE_WIDTH = 120  # its width in pixels
 _RELATIONS = 3  # number of relations listed for a head; twice as many for a document
-_MAX_HEIGHT, _MARGIN = 480, 24  # pixels: higher pictures scroll, and space for a scroll bar below a picture
-_ATTENDED, _IN_HINT = 12, 5  # source words that are colored, and listed, when the pointer rests on a summary word
-_MIN_SCALE, _FAINTEST = 0.75, 0.12  # of a picture with readable text; opacity at which a color is still visible
+_MAX_HEIGHT = 480  # pixels: higher pictures scroll
+_MARGIN = 24  # pixels below a picture, for a scroll bar
+_ATTENDED = 12  # number of source words that are colored when the pointer rests on a summary word
+_IN_HINT = 5  # number of them that the hint lists
+_MIN_SCALE = 0.75  # of a picture with readable text
+_FAINTEST = 0.12  # opacity at which a color is still visible
 AGENTS = ("#1b6ca8", "#c0561a", "#2e7d32", "#8e24aa", "#ad1457", "#5d4037")  # a color for each agent, repeated
 MACROS = template("precis.playground", "cards.html").module  # cards_page, card, plain_summary and so on, as functions
 
@@ -146,7 +150,8 @@ def copied_summary(
         agents: for each word of the document, the agent that reads it, whose color it has; None for one encoder.
     """
     colors = [None] * len(source) if agents is None else [AGENTS[agent % len(AGENTS)] for agent in agents]
-    rules, spans = [], []
+    rules = []
+    spans = []
     for number, (word, is_copied, weights) in enumerate(zip(words, copied, attention)):
         top = [int(index) for index in np.argsort(-weights, kind="stable")[:_ATTENDED] if weights[index] > 0]
         for index in top:  # rules of CSS: summary word, source word, and opacity relative to the largest weight

@@ -24,7 +24,7 @@ from precis.sweeping.grid import read_sweep
 from precis.sweeping.job import Job
 from precis.sweeping.sweep_folder import jobs_of, record
 
-TEMPLATES = Path(__file__).parent / "templates"
+TEMPLATES = {path.stem: path for path in sorted((Path(__file__).parent / "templates").iterdir())}  # by name
 _LONGEST_NAME = 50  # Kubernetes appends the index to a job's name, and pod names have at most 63 characters
 
 
@@ -35,7 +35,7 @@ def render(arguments: list[str]) -> None:
     `precis sweep status` shows the points as they finish."""
     parser = ArgumentParser(prog="precis sweep render", description=render.__doc__, exit_on_error=False)
     parser.add_argument("file", type=Path, help="a sweep file, or the short name of one of the suite")
-    template_help = f"{', '.join(shipped_templates())}, or a file made from one"
+    template_help = f"{', '.join(TEMPLATES)}, or a file made from one"
     parser.add_argument("--template", type=str, required=True, help=template_help)
     parser.add_argument("--out", type=Path | None, default=None, help="sweep folder; by default runs/NAME of FILE")
     parser.add_argument("--values", type=dict[str, Any], default={}, help="values of the template: {image: precis:1}")
@@ -61,18 +61,12 @@ def render(arguments: list[str]) -> None:
     print(f"{target}: {counted(len(jobs), 'point')}; its first lines have the command that starts them")
 
 
-def shipped_templates() -> dict[str, Path]:
-    """Return the suite's templates by name."""
-    return {path.stem: path for path in sorted(TEMPLATES.iterdir())}
-
-
 def find_template(name: str) -> Path:
     """Return the path of a template by its name in the suite or by its path; a `UserError` if there is none."""
-    shipped = shipped_templates()
-    if name in shipped:
-        return shipped[name]
+    if name in TEMPLATES:
+        return TEMPLATES[name]
     if not Path(name).is_file():
-        raise UserError(f"--template {name}: no such file, and none of {', '.join(shipped)}")
+        raise UserError(f"--template {name}: no such file, and none of {', '.join(TEMPLATES)}")
     return Path(name)
 
 

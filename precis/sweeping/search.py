@@ -50,7 +50,8 @@ def compose_search(sweep: Sweep) -> list[Point]:
     points = [Point(label(values, section["keys"]) or "base", fixed | values) for values in corners]
     configs = compose_configs(sweep, points)
     points = [replace(point, config=config) for point, config in zip(points, configs)]
-    model, checkpoint = configs[0]["model"], configs[0]["checkpoint"]
+    model = configs[0]["model"]
+    checkpoint = configs[0]["checkpoint"]
     if model.get("init_args", {}).get("val_summaries") == 0 and checkpoint["monitor"] == "val/rouge1":
         raise UserError(f"{sweep.path}: search: val/rouge1 needs model.val_summaries; or give metric: val/loss")
     if not str(checkpoint["monitor"]).startswith("val/"):
@@ -83,7 +84,8 @@ def work(arguments: list[str]) -> None:
     parser.add_argument("folder", type=Path, help="the sweep folder of a search")
     parser.add_argument("--worker", type=PositiveInt, required=True, help="number of the worker, from 1")
     options = parser.parse_args(arguments)
-    out, worker = options.folder, options.worker
+    out = options.folder
+    worker = options.worker
     search = read_search(out)
     folder = out / f"worker-{worker}"
     check_links(folder, out)

@@ -41,11 +41,6 @@ def sweep(arguments: list[str]) -> None:
     similar = get_close_matches(name, COMMANDS, n=1, cutoff=0.7) if name.isalpha() else []  # of a mistyped command
     if similar and not Path(name).exists() and name not in short_names(SWEEPS):  # names of shipped sweeps
         raise UserError(f"precis sweep {name}: neither a command nor a sweep file; did you mean {similar[0]}?")
-    start(arguments)
-
-
-def start(arguments: list[str]) -> None:
-    """`precis sweep FILE`: start all points of a sweep file, or the workers of a search."""
     parser = ArgumentParser(prog="precis sweep", description=sweep.__doc__, exit_on_error=False)
     file_help = "a sweep file, or the short name of one of the suite, such as pointer_generator_rows"
     parser.add_argument("file", type=Path, help=file_help)

@@ -61,8 +61,9 @@ def status(arguments: list[str]) -> None:
         table.add_column(name, overflow="fold")
     for point in points:
         state = Text(point.state, style=sweep_folder.STYLES.get(point.state, ""))
-        label, detail = printable_line(point.job.label), printable_line(point.detail)
-        table.add_row(Text(label), state, Text(point.slurm), Text(detail))
+        label = Text(printable_line(point.job.label))
+        detail = Text(printable_line(point.detail))
+        table.add_row(label, state, Text(point.slurm), detail)
     console = Console()
     console.print(table)
     by_state = ", ".join(f"{count} {state}" for state, count in counts.items())
@@ -114,7 +115,8 @@ def cancel(arguments: list[str]) -> None:
     if sweep_folder.read_launch(folder)["launcher"] == "local" and is_locked(folder / sweep_folder.LOCK):  # active
         path = folder / sweep_folder.LAUNCH
         content = read_json(path, host=str, pid=int)
-        host, process = content["host"], content["pid"]
+        host = content["host"]
+        process = content["pid"]
         if process < 1:  # a signal to 0 or a negative number would reach a group of processes
             raise UserError(f"{path}: {process} is not the number of a launcher; {REMEDY}")
         if options.points:

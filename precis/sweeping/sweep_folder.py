@@ -164,7 +164,7 @@ def print_state(label: str, state: str, detail: str = "") -> None:
 def conclude(out: Path, jobs: Sequence[Job]) -> None:
     """Print the point with the best test ROUGE-1, beside lead-1, and a command that compares all, if any was tested."""
     files = [(job.label, job.folder / "results.json") for job in jobs]
-    results = [(label, read_json(path)) for label, path in files if path.is_file()]
+    results = [(label, read_json(path, scores=dict)) for label, path in files if path.is_file()]
     results = [(label, result) for label, result in results if "test/rouge1" in result["scores"]]
     if results:
         label, result = max(results, key=lambda item: item[1]["scores"]["test/rouge1"])
@@ -175,7 +175,8 @@ def conclude(out: Path, jobs: Sequence[Job]) -> None:
 
 def read_points(out: Path) -> list[Job]:
     """Return the points of a sweep folder; a `UserError` if it has a command that a sweep may not run."""
-    content, path = read_described(out), Path(out) / POINTS
+    path = Path(out) / POINTS
+    content = read_described(out)
     check_commands(content["after"], str(path))
     after = tuple(content["after"])
     return [Job(row["label"], path.parent / row["run"], row["config"], after) for row in content["points"]]

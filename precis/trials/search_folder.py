@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from precis.trials.study import Search
 
 MODES = {"maximize": "max", "minimize": "min"}
-BASE, BEST = "base.yaml", "best.yaml"
+BASE = "base.yaml"
+BEST = "best.yaml"
 
 
 def is_search(out: Path) -> bool:
@@ -37,7 +38,8 @@ def read_search(out: Path) -> "Search":
 
 def read_section(out: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the section of a search, with metric and direction of its base config (base.yaml), and that config."""
-    path, base_path = Path(out) / "sweep.yaml", Path(out) / BASE
+    path = Path(out) / "sweep.yaml"
+    base_path = Path(out) / BASE
     section = read_yaml(path).get("search")
     base = read_yaml(base_path)
     if not isinstance(section, dict):

@@ -158,7 +158,8 @@ class Search:
 
 def _pruner(section: dict[str, Any]) -> optuna.pruners.BasePruner:
     """Return the pruner that a section `search` names; its steps are validations."""
-    startup, warmup = section["startup"], section["warmup"]  # trials, and validations of each, without pruning
+    startup = section["startup"]  # number of trials without pruning
+    warmup = section["warmup"]  # number of validations of each trial without pruning
     if section["pruner"] == "median":
         return optuna.pruners.MedianPruner(n_startup_trials=startup, n_warmup_steps=warmup)
     if section["pruner"] == "hyperband":
