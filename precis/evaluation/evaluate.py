@@ -90,10 +90,8 @@ def _targets(options: Namespace) -> dict[Path, Path]:
         raise UserError("--out names one file of scores; leave it out, to write scores beside each file")
     targets = {path: Path(options.out) if options.out else output_files.scores_path(path) for path in paths}
     for path, target in targets.items():
-        if path.is_dir():
-            raise UserError(f"{path}: a folder; give files of summaries, such as {path / 'predictions.jsonl'}")
-        if not path.exists():
-            raise UserError(f"{path}: no such file; check the path")
+        if not path.is_file():
+            raise UserError(f"{path}: no file of this name; give files of summaries, such as RUN/predictions.jsonl")
         if not os.access(target.parent, os.W_OK):
             raise UserError(f"{target}: cannot be written there; choose another file with --out")
     return targets

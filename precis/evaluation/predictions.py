@@ -47,8 +47,7 @@ def read_predictions(
     names = names or FieldNames()
     splitter = splitter or SentenceCutter()
     if not path.is_file():
-        kind = "a folder" if path.is_dir() else "no such file"
-        raise UserError(f"{path}: {kind}; give a file with summaries, such as RUN/predictions.jsonl")
+        raise UserError(f"{path}: no file of this name; give a file with summaries, such as RUN/predictions.jsonl")
     if is_records(path):
         predictions = [_read_record(row, where, names, splitter) for where, row in _records(path, names)]
     elif not references:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from jsonargparse import ArgumentParser
 from jsonargparse.typing import PositiveInt
 
 from datamodules.atomic_write import atomic_write
@@ -26,6 +25,7 @@ from precis.runs.run_state import read_state, write_state
 from precis.runs.sweep_points import read_described
 from precis.sweeping.grid import Point, Sweep
 from precis.sweeping.job import Job, Running, is_signal_status, received_signals
+from precis.sweeping.sweep_commands import folder_parser
 from precis.sweeping.sweep_folder import last_line, write_points
 from precis.trials.search_folder import BASE, MODES, is_search, label, read_search, with_metric, write_best
 from precis.trials.search_space import extreme_points
@@ -80,8 +80,7 @@ def work(arguments: list[str]) -> None:
     """`precis sweep work FOLDER --worker N`: run trials of a search until there are no more.
 
     `precis sweep` starts its workers itself. Others may be started by hand, on any machine that shares the folder."""
-    parser = ArgumentParser(prog="precis sweep work", description=work.__doc__, exit_on_error=False)
-    parser.add_argument("folder", type=Path, help="the sweep folder of a search")
+    parser = folder_parser("work", work.__doc__)
     parser.add_argument("--worker", type=PositiveInt, required=True, help="number of the worker, from 1")
     options = parser.parse_args(arguments)
     out = options.folder

@@ -23,7 +23,7 @@ from precis.sweeping.launch import launch
 from precis.sweeping.rendering import render
 from precis.sweeping.search import compose_search, record_search, work
 from precis.sweeping.slurm import Profile, check_devices, checked_profile, submit
-from precis.sweeping.sweep_commands import cancel, logs, run_point, status
+from precis.sweeping.sweep_commands import cancel, folder_parser, logs, run_point, status
 from precis.trials.search_folder import is_search
 
 
@@ -119,8 +119,7 @@ def retry(arguments: list[str]) -> None:
     """`precis sweep retry FOLDER`: run the points that failed, were interrupted or were never started.
 
     Launcher and profile are those of the last launch by default."""
-    parser = ArgumentParser(prog="precis sweep retry", description=retry.__doc__, exit_on_error=False)
-    parser.add_argument("folder", type=Path, help="a sweep folder, such as runs/NAME")
+    parser = folder_parser("retry", retry.__doc__)
     _add_launcher(parser, None)  # None: the launcher of the last launch, see below
     options = parser.parse_args(arguments)
     out = options.folder

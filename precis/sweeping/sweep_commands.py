@@ -26,7 +26,7 @@ from precis.trials.search_folder import is_search, read_search
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"  # variable set by Kubernetes
 
 
-def _parser(command: str, description: str | None, points: bool = False) -> ArgumentParser:
+def folder_parser(command: str, description: str | None, points: bool = False) -> ArgumentParser:
     """Return a parser with the sweep folder as argument, and with `points`, also words that select points."""
     parser = ArgumentParser(prog=f"precis sweep {command}", description=description, exit_on_error=False)
     parser.add_argument("folder", type=Path, help="a sweep folder, such as runs/NAME")
@@ -37,7 +37,7 @@ def _parser(command: str, description: str | None, points: bool = False) -> Argu
 
 def status(arguments: list[str]) -> None:
     """`precis sweep status FOLDER`: show the state of each point, or of each trial of a search and the best one."""
-    parser = _parser("status", status.__doc__)
+    parser = folder_parser("status", status.__doc__)
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     options = parser.parse_args(arguments)
     folder = options.folder
@@ -85,7 +85,7 @@ def _matching(points: Sequence[PointState], words: Sequence[str], folder: Path) 
 
 def logs(arguments: list[str]) -> None:
     """`precis sweep logs FOLDER [POINT ...]`: the last lines that points wrote."""
-    parser = _parser("logs", logs.__doc__, points=True)
+    parser = folder_parser("logs", logs.__doc__, points=True)
     parser.add_argument("--lines", type=PositiveInt, default=10, help="number of lines per point")
     parser.add_argument("--rank", type=NonNegativeInt, default=0, help="the process whose log is shown")
     options = parser.parse_args(arguments)
@@ -104,7 +104,7 @@ def logs(arguments: list[str]) -> None:
 
 def cancel(arguments: list[str]) -> None:
     """`precis sweep cancel FOLDER [POINT ...]`: stop running and waiting points; runs save first, `retry` continues."""
-    options = _parser("cancel", cancel.__doc__, points=True).parse_args(arguments)
+    options = folder_parser("cancel", cancel.__doc__, points=True).parse_args(arguments)
     folder = options.folder
     jobs = sweep_folder.worker_jobs(folder, 1) if is_search(folder) else None  # worker 1, and all that have a folder
     points = _matching(sweep_folder.states(folder, jobs), options.points, folder)
@@ -133,7 +133,7 @@ def run_point(arguments: list[str]) -> None:
     """`precis sweep point FOLDER --index N`: run the commands of one point that were not successful yet.
 
     On SIGTERM the run saves and stops; the same command continues it. `precis sweep render` uses it."""
-    parser = _parser("point", run_point.__doc__)
+    parser = folder_parser("point", run_point.__doc__)
     index_help = f"index of the point; by default ${INDEX_VARIABLE}"
     parser.add_argument("--index", type=NonNegativeInt | None, default=None, help=index_help)
     options = parser.parse_args(arguments)

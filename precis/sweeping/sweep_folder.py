@@ -144,9 +144,7 @@ def worker_jobs(out: Path, count: int) -> list[WorkerJob]:
 
 def last_line(path: Path) -> str:
     """Return the last line of a log that is not blank, or "no output"."""
-    if not path.is_file():
-        return "no output"
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
     return next((line.strip() for line in reversed(lines) if line.strip()), "no output")
 
 
