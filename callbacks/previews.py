@@ -108,10 +108,7 @@ class Previews(Callback):
         self.heat_maps = heat_maps
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Summarize the first validation documents, and log and write the previews on rank 0.
-
-        `LengthCurriculum` truncates documents again after this hook, in `on_validation_end`.
-        """
+        """Log and write previews on rank 0, before `LengthCurriculum` truncates documents again."""
         if trainer.state.fn != "fit" or trainer.sanity_checking:
             return
         data = trainer.datamodule

@@ -133,7 +133,6 @@ def _running(job: Job) -> str:
 
 def worker_jobs(out: Path, count: int) -> list[WorkerJob]:
     """Return the jobs of workers 1 to `count` (each launch has worker 1), and of others with a folder in the search."""
-    out = Path(out)
     names = (path.name.removeprefix("worker-") for path in out.glob("worker-*"))
     earlier = {int(name) for name in names if re.fullmatch("[1-9][0-9]{0,3}", name)}  # ignores other folders
     section, base = read_section(out)
