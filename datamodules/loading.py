@@ -81,10 +81,11 @@ class BatchSampler(Sampler[list[int]]):
             return (full_batches + (remainder > 0)) * self.repeats
         return full_batches + (remainder > self.rank)  # in evaluation a rank without a share of the last batch skips it
 
-    def order_digest(self) -> str:
+    def order_digest(self) -> int:
         """Return a digest of everything but epoch and batch size that determines the order of documents in training."""
         accumulated = self.accumulated if self.repeats > 1 else 1  # only repeats depend on it
-        return text_digest(json.dumps([self._lengths_digest, self.seed, self.pool, self.repeats, accumulated]))[:24]
+        values = [self._lengths_digest, self.seed, self.pool, self.repeats, accumulated]
+        return int(text_digest(json.dumps(values))[:15], 16)  # below 2**63, as counts in checkpoints are
 
     @cached_property
     def _lengths_digest(self) -> str:
