@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from lightning_modules.decoding.options import DecodingOptions, forbid, repeated_continuations
+from lightning_modules.decoding.options import DecodingOptions, forbid, forbidden_next
 
 State = dict[str, Tensor]
 
@@ -43,7 +43,8 @@ class _Search:
 
     def __init__(self, batch: int, options: DecodingOptions, padding: int, device: torch.device) -> None:
         K, T = options.beam_size, options.max_length
-        self.options, self.padding = options, padding  # id after the end of a hypothesis
+        self.options = options
+        self.padding = padding  # id after the end of a hypothesis
         self.rows = torch.arange(batch, device=device)  # index in the batch of each document that is still searched
         self.tokens = torch.zeros(batch, K, 0, dtype=torch.long, device=device)  # of open hypotheses, [B, K, t]
         # log-probabilities of open hypotheses; float32 also in runs whose default dtype is bfloat16 or float16
@@ -74,7 +75,10 @@ class _Search:
         # finish those among the first K that are complete: they end, or have the maximum length
         complete = chosen == stop
         if length == self.options.max_length:
-            complete |= self._accepts_truncated(complete[:, :K] & ~best[:, :K].isneginf()).unsqueeze(1)
+            ends_now = (complete[:, :K] & ~best[:, :K].isneginf()).any(1)                # [B]
+            has_ended = ends_now | ~self.finished.scores[:, 0].isneginf()  # -inf: none has ended before
+            # with `prefer_finished`, hypotheses without an end symbol count only if none has ended
+            complete |= ~(has_ended & self.options.prefer_finished).unsqueeze(1)
         complete[:, K:] = False  # an end symbol ranked below the beam does not count
         self._finish(sequences, best.masked_fill(~complete, float("-inf")) / self.options.penalty(length), length)
 
@@ -84,15 +88,6 @@ class _Search:
         self.sums = best.masked_fill(chosen == stop, float("-inf")).gather(-1, keep)  # ended ones fill up with -inf
         self.tokens = sequences[documents, keep]
         return parent.gather(-1, keep), chosen.gather(-1, keep)
-
-    def _accepts_truncated(self, ended: Tensor) -> Tensor:
-        """Return for each document whether hypotheses without an end symbol count as finished at `max_length`, [B].
-
-        With `prefer_finished` they count if no hypothesis has ended before, or ends now (True in `ended`, [B, K]).
-        """
-        if not self.options.prefer_finished:
-            return torch.ones_like(ended[:, 0])
-        return self.finished.scores[:, 0].isneginf() & ~ended.any(1)  # -inf: none has ended before
 
     def _finish(self, sequences: Tensor, scores: Tensor, length: int) -> None:
         """Merge the hypotheses [B, 2K, t] that end now (not -inf in scores [B, 2K]) into the K best finished ones."""
@@ -122,7 +117,9 @@ class _Search:
     def narrow(self, active: Tensor) -> None:
         """Store the results of documents that are done and continue with those at the indices `active`."""
         self.store()
-        self.rows, self.tokens, self.sums = self.rows[active], self.tokens[active], self.sums[active]
+        self.rows = self.rows[active]
+        self.tokens = self.tokens[active]
+        self.sums = self.sums[active]
         self.finished = Hypotheses(*(tensor[active] for tensor in self.finished))
 
     def store(self) -> Hypotheses:
@@ -166,20 +163,12 @@ def beam_search(
     search = _Search(len(start), options, padding, start.device)
     state = {name: tensor.unsqueeze(1).expand(-1, K, *tensor.shape[1:]) for name, tensor in state.items()}
     tokens = start.unsqueeze(1).expand(-1, K)
-    never = torch.tensor(forbidden, dtype=torch.long, device=start.device)
-    for t in range(options.max_length):
-        # tokens that constraints forbid in this step
-        banned = [never.expand(*tokens.shape, -1)]                                   # [B, K, number of tokens] each
-        if t < options.min_length:
-            banned.append(torch.full_like(tokens, stop).unsqueeze(-1))
-        if options.no_repeat_ngram:
-            banned.append(repeated_continuations(search.tokens, options.no_repeat_ngram))
-        blocked = torch.cat(banned, -1)                                              # [B, K, F]
+    never = start.new_tensor(forbidden)
+    for _ in range(options.max_length):
+        blocked = forbidden_next(search.tokens, stop, options, never)                # [B, K, F]
         # a hypothesis loses at most F of the tokens returned, so that 2K remain
         ids, log_probs, state = step(tokens, state, memory, 2 * K + blocked.shape[-1])
         parent, tokens = search.advance(ids, forbid(log_probs, ids, blocked), stop)
-        if t + 1 == options.max_length:
-            break
         state = reorder(state, parent)
         # continue with the documents whose search is not over
         active = (~search.close_final()).nonzero().squeeze(1)

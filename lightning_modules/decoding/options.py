@@ -86,22 +86,31 @@ def repeated_continuations(tokens: Tensor, size: int) -> Tensor:
     length = tokens.shape[-1]
     if size < 1 or length < size:
         return tokens.new_zeros(*tokens.shape[:-1], 0)
-    if size == 1:
-        return tokens  # each would be repeated
     windows = tokens.unfold(-1, size, 1)                                             # [..., t - n + 1, n]
     suffix = tokens[..., length - size + 1 :].unsqueeze(-2)                          # [..., 1, n - 1]
     return windows[..., -1].masked_fill((windows[..., :-1] != suffix).any(-1), -1)
 
 
-def forbid(log_probs: Tensor, ids: Tensor | None, tokens: Tensor) -> Tensor:
-    """Return log-probabilities [B, K, C] with -inf at `tokens` [B, K, n], where negative entries are padding.
+def forbidden_next(tokens: Tensor, stop: int, options: DecodingOptions, never: Tensor) -> Tensor:
+    """Return the tokens that are forbidden after sequences [B, K, t]: [B, K, F], where -1 stands for no token.
 
-    `ids` are the tokens of the columns, [B, K, C]; None if column i is token i.
+    They are those that are `never` generated, [n], the end symbol before the minimum length, and repeated n-grams.
+    """
+    parts = [never.expand(*tokens.shape[:-1], -1), repeated_continuations(tokens, options.no_repeat_ngram)]
+    if tokens.shape[-1] < options.min_length:
+        parts.append(tokens.new_full((*tokens.shape[:-1], 1), stop))
+    return torch.cat(parts, -1)
+
+
+def forbid(log_probs: Tensor, ids: Tensor | None, tokens: Tensor) -> Tensor:
+    """Return log-probabilities [..., C] with -inf at `tokens` [..., n], where negative entries are padding.
+
+    `ids` are the tokens of the columns, [..., C]; None if column i is token i.
     """
     if tokens.shape[-1] == 0:
         return log_probs
     if ids is not None:
-        is_forbidden = (ids.unsqueeze(-1) == tokens.unsqueeze(-2)).any(-1)           # [B, K, C]
+        is_forbidden = (ids.unsqueeze(-1) == tokens.unsqueeze(-2)).any(-1)           # [..., C]
         return log_probs.masked_fill(is_forbidden, float("-inf"))
     banned = torch.zeros_like(log_probs, dtype=torch.bool)
     banned.scatter_(-1, tokens.clamp_min(0), tokens >= 0)

@@ -4,19 +4,18 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from torch.utils.checkpoint import checkpoint
 
 from lightning_modules.decoding.beam_search import Hypotheses, State, Step
-from lightning_modules.decoding.options import DecodingOptions, forbid, repeated_continuations
+from lightning_modules.decoding.options import DecodingOptions, forbid, forbidden_next
 
 CHUNK = 256  # positions whose distributions over the vocabulary are in memory at once during rescoring
 
 
 def truncate(log_probs: Tensor, options: DecodingOptions, keep: Tensor | None = None) -> Tensor:
     """Apply temperature, top-k and top-p to log P [..., V] and renormalize; drawn ids, `keep` [..., 1], always stay."""
-    if options.temperature != 1:
-        log_probs = log_probs / options.temperature
-    log_probs = log_probs.log_softmax(-1)
+    log_probs = (log_probs / options.temperature).log_softmax(-1)
     if not options.top_k and options.top_p == 1:
         return log_probs
     if options.top_k and options.top_k < log_probs.shape[-1]:
@@ -98,9 +97,10 @@ def sample_with(
     sums = torch.zeros(B, K, dtype=torch.float32, device=start.device)
     lengths = torch.zeros(B, K, dtype=torch.long, device=start.device)
     open_ = torch.ones(B, K, dtype=torch.bool, device=start.device)  # hypotheses without an end symbol, [b, K]
+    never = start.new_tensor(forbidden)
     rows = torch.arange(B, device=start.device)  # the b documents that are still decoded, which shrink below
     for t in range(T):
-        blocked = _blocked_next(drawn[rows, :, :t], stop, options, forbidden)
+        blocked = forbidden_next(drawn[rows, :, :t], stop, options, never)           # [b, K, F]
         tokens, log_probs, state = draw(tokens, state, memory, blocked)              # [b, K]
         if (log_probs.isneginf() & open_).any():  # ended hypotheses need no token
             raise ValueError("sampling has no token left: every one was forbidden; loosen the decoding options")
@@ -135,14 +135,13 @@ def rescore(
     `CHUNK` positions at a time, and again in the backward pass, so that no [B, K, T, C] tensor is kept. The result is
     0 after `lengths` [B, K], end symbol included, and -inf for a token that the options forbid.
     """
-    T = tokens.shape[-1]
     blocked = _blocked_tokens(tokens, stop, options, forbidden).flatten(0, 2)  # F ids each, -1 for none, [B K T, F]
-    is_token = torch.arange(T, device=tokens.device) < lengths.unsqueeze(-1)         # [B, K, T]
+    is_token = torch.arange(tokens.shape[-1], device=tokens.device) < lengths.unsqueeze(-1)  # [B, K, T]
     positions = is_token.flatten().nonzero().squeeze(1)
 
     def token_log_probs(chunk: Tensor) -> Tensor:
         log_probs = distribution(chunk)                                              # [n, C]
-        allowed = forbid(log_probs.unsqueeze(1), None, blocked[chunk].unsqueeze(1)).squeeze(1)
+        allowed = forbid(log_probs, None, blocked[chunk])
         drawn = tokens.flatten()[chunk].unsqueeze(1)                                 # [n, 1]
         # logits are rounded differently here than in sampling, so that a token may cross the limit of top-k or top-p
         return truncate(allowed, options, keep=drawn).gather(-1, drawn).squeeze(1)
@@ -153,21 +152,7 @@ def rescore(
 
 def _blocked_tokens(tokens: Tensor, stop: int, options: DecodingOptions, forbidden: tuple[int, ...]) -> Tensor:
     """Return up to F tokens that are forbidden at each position of samples [B, K, T]: [B, K, T, F], padded with -1."""
-    T = tokens.shape[-1]
-    blocked = tokens.new_tensor(forbidden).expand(*tokens.shape, -1)
-    too_short = torch.arange(T, device=tokens.device) < options.min_length           # no end symbol, [T]
-    ends = torch.where(too_short, stop, -1).expand(tokens.shape).unsqueeze(-1)       # [B, K, T, 1]
-    blocked = torch.cat([blocked, ends], -1)
-    if options.no_repeat_ngram:
-        repeats = [repeated_continuations(tokens[..., :t], options.no_repeat_ngram) for t in range(T)]  # [B, K, <= t]
-        padded = [torch.nn.functional.pad(ids, (0, T - ids.shape[-1]), value=-1) for ids in repeats]
-        blocked = torch.cat([blocked, torch.stack(padded, 2)], -1)
-    return blocked
-
-
-def _blocked_next(drawn: Tensor, stop: int, options: DecodingOptions, forbidden: tuple[int, ...]) -> Tensor:
-    """Return up to F tokens that are forbidden after samples [b, K, t]: [b, K, F], padded with -1."""
-    too_short = drawn.shape[-1] < options.min_length
-    always = torch.tensor([*forbidden, stop if too_short else -1], device=drawn.device)
-    repeats = repeated_continuations(drawn, options.no_repeat_ngram)                 # [b, K, n]
-    return torch.cat([always.expand(*drawn.shape[:2], -1), repeats], -1)
+    never = tokens.new_tensor(forbidden)
+    steps = [forbidden_next(tokens[..., :t], stop, options, never) for t in range(tokens.shape[-1])]
+    width = max(ids.shape[-1] for ids in steps)  # F, the most tokens of a step
+    return torch.stack([pad(ids, (0, width - ids.shape[-1]), value=-1) for ids in steps], 2)
