@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from lightning_modules.networks.output_layer import upcast_half
+
 # elements of the tanh layer computed at once: 512 KB fit into a CPU's caches, 1 GB keeps a GPU busy
 PART_ELEMENTS = {"cpu": 2**17, "cuda": 2**28}
 
@@ -17,54 +19,44 @@ class _AdditiveEnergy(torch.autograd.Function):
     """
 
     @staticmethod
-    def activation(
-        projected: Tensor, query: Tensor, coverage: Tensor | None, w_c: Tensor, out: Tensor | None = None
-    ) -> Tensor:
-        """Return tanh(x), or sigmoid(2x) where faster (on CPUs), at x = projected + query + coverage w_c, in `out`.
+    def activation(projected: Tensor, query: Tensor, coverage: Tensor | None, w_c: Tensor) -> Tensor:
+        """Return tanh(x), or sigmoid(2x) where faster (on CPUs), at x = projected + query + coverage w_c.
 
         [b, S, A], [b, k, A], [b, k, S], [A] -> [b, k, S, A].
         """
         scale = 2 if _by_sigmoid(query) else 1
-        layer = torch.add(scale * query.unsqueeze(2), projected.unsqueeze(1), alpha=scale, out=out)
+        layer = torch.add(scale * query.unsqueeze(2), projected.unsqueeze(1), alpha=scale)
         if coverage is not None:
             layer.addcmul_(coverage.unsqueeze(-1).to(layer.dtype), w_c.to(layer.dtype), value=scale)
         return layer.sigmoid_() if _by_sigmoid(query) else layer.tanh_()
 
     @staticmethod
-    def hidden(projected: Tensor, query: Tensor, coverage: Tensor | None, w_c: Tensor) -> Tensor:
-        """Return tanh(projected + query + coverage w_c), arguments and shape as of `activation`."""
-        layer = _AdditiveEnergy.activation(projected, query, coverage, w_c)
-        if not _by_sigmoid(query):
-            return layer
-        return torch.add(layer.new_tensor(-1.0), layer, alpha=2, out=layer)  # in one pass
-
-    @staticmethod
     def forward(ctx, projected: Tensor, query: Tensor, coverage: Tensor | None, w_c: Tensor, v: Tensor) -> Tensor:
-        ctx.save_for_backward(projected, query, *([] if coverage is None else [coverage]), w_c, v)
-        energy, v = query.new_empty(*query.shape[:2], projected.shape[1]), v.to(query.dtype)
-        buffer = None  # tanh layer of a part, [b, k, S, A], whose memory the next part uses
-        for b, k in _parts(projected, query):  # slices of documents and of summaries, which bound the buffer's size
+        ctx.save_for_backward(projected, query, coverage, w_c, v)
+        energy = query.new_empty(*query.shape[:2], projected.shape[1])
+        v = v.to(query.dtype)
+        for b, k in _parts(projected, query):  # slices of documents and of summaries, which bound the layer's size
             part_coverage = None if coverage is None else coverage[b, k]
-            if buffer is not None and buffer.shape[:2] != query[b, k].shape[:2]:  # the last part may be smaller
-                buffer = None
-            buffer = _AdditiveEnergy.activation(projected[b], query[b, k], part_coverage, w_c, buffer)
-            energy[b, k] = buffer @ v
-        # the buffer has sigmoid(2x) where that is faster (`_by_sigmoid`): v^T tanh(x) = 2 v^T sigmoid(2x) - sum v
+            energy[b, k] = _AdditiveEnergy.activation(projected[b], query[b, k], part_coverage, w_c) @ v
+        # of sigmoid(2x) where that is faster (`_by_sigmoid`): v^T tanh(x) = 2 v^T sigmoid(2x) - sum v
         return energy.mul_(2).sub_(v.sum()) if _by_sigmoid(query) else energy        # [B, K, S]
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor):
-        projected, query, *optional_coverage, w_c, v = ctx.saved_tensors
-        coverage = optional_coverage[0] if optional_coverage else None
-        grad_projected, grad_query, grad_v = torch.zeros_like(projected), torch.empty_like(query), torch.zeros_like(v)
+        projected, query, coverage, w_c, v = ctx.saved_tensors
+        grad_projected = torch.zeros_like(projected)
+        grad_query = torch.empty_like(query)
+        grad_v = torch.zeros_like(v)
         grad, v = grad.to(query.dtype), v.to(query.dtype)
         grad_coverage = None if coverage is None else torch.empty_like(coverage)
         grad_w_c = None if coverage is None else torch.zeros_like(w_c)
         one = query.new_ones(())  # 1 as a tensor, which `addcmul` takes
         for b, k in _parts(projected, query):
             part_coverage = None if coverage is None else coverage[b, k]
-            inner = _AdditiveEnergy.hidden(projected[b], query[b, k], part_coverage, w_c)  # tanh layer, [b, k, S, A]
+            inner = _AdditiveEnergy.activation(projected[b], query[b, k], part_coverage, w_c)  # [b, k, S, A]
+            if _by_sigmoid(query):
+                torch.add(-one, inner, alpha=2, out=inner)  # tanh(x) = 2 sigmoid(2x) - 1, in one pass
             grad_v += torch.mv(inner.flatten(0, 2).T, grad[b, k].flatten())
             # d tanh = 1 - tanh^2, times the gradient; the factor v is applied after the sums, to smaller tensors
             torch.addcmul(one, inner, inner, value=-1, out=inner).mul_(grad[b, k].unsqueeze(-1))
@@ -134,12 +126,7 @@ class CoverageAttention(nn.Module):
         else:
             gated, w_c = coverage * gate, self.coverage
         energy = _AdditiveEnergy.apply(projected, query, gated, w_c, self.score)     # [B, K, S]
-        energy = energy if energy.dtype == torch.float64 else energy.float()  # softmax in half precision is too coarse
+        energy = upcast_half(energy)  # softmax in half precision is too coarse
         if self.coverage is not None and gate == 0:
             energy = energy + 0 * self.coverage.sum()  # no effect, but keeps w_c in the graph for DDP
         return energy.masked_fill(~mask.unsqueeze(1), float("-inf")).softmax(-1)
-
-
-def coverage_loss(attention: Tensor, coverage: Tensor) -> Tensor:
-    """Return the coverage loss sum_i min(a_i, c_i) (equation 12): [..., S] -> [...], in [0, 1]."""
-    return torch.minimum(attention, coverage).sum(-1)

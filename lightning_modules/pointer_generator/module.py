@@ -102,7 +102,8 @@ class PointerGenerator(CopyingSummarizer):
     def loss_terms(self, batch: PointerGeneratorBatch) -> dict[str, Tensor]:
         """Return `nll` and, with coverage, `coverage`: means over each target, then over documents. Log mean p_gen."""
         decoded = self.decode(batch, batch.target_input.unsqueeze(1))  # K = 1 target per document
-        lengths, real = batch.target_lengths, batch.target != PAD                    # [B]; True at tokens, [B, T]
+        lengths = batch.target_lengths                                               # [B]
+        real = batch.target != PAD                                                   # True at tokens, [B, T]
         log_probs = self.target_log_probs(batch, decoded, batch.target.unsqueeze(1), batch.target_rows)  # 0 at padding
         terms = {"nll": -(log_probs.squeeze(1).sum(1) / lengths).mean()}
         if self.has_coverage:

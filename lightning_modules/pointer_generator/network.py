@@ -5,8 +5,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from lightning_modules.networks.attention import CoverageAttention, coverage_loss
+from lightning_modules.networks.attention import CoverageAttention
 from lightning_modules.networks.dropout import Dropout
+from lightning_modules.networks.output_layer import upcast_half
 from lightning_modules.networks.recurrent import bidirectional
 
 
@@ -58,8 +59,10 @@ class PointerGeneratorNetwork(nn.Module):
         H, E = hidden_size, embedding_size
         self.embedding = nn.Embedding(vocab_size, E)
         self.encoder = nn.LSTM(E, H, batch_first=True, bidirectional=True)
-        self.reduce_hidden, self.reduce_cell = nn.Linear(2 * H, H), nn.Linear(2 * H, H)  # both directions -> decoder
-        self.feed_word, self.feed_context = nn.Linear(E, E), nn.Linear(2 * H, E, bias=False)  # added, with one bias
+        self.reduce_hidden = nn.Linear(2 * H, H)  # both directions -> decoder
+        self.reduce_cell = nn.Linear(2 * H, H)
+        self.feed_word = nn.Linear(E, E)
+        self.feed_context = nn.Linear(2 * H, E, bias=False)  # added to `feed_word`, with one bias
         self.decoder = nn.LSTMCell(E, H)
         self.attention = CoverageAttention(2 * H, 2 * H, 2 * H, coverage)  # states, [cell; hidden], width inside
         self.combine = nn.Linear(3 * H, H)  # of [hidden; context]
@@ -108,15 +111,16 @@ class PointerGeneratorNetwork(nn.Module):
 
         `word_input` is `feed_word(embedding(word))` of the previous word, [B, K, E]; the gate is 1 to use coverage in
         the attention, 0 to ignore it. Returns the LSTM's input x_t [B, K, E], the attention [B, K, S], its overlap with
-        the coverage, covloss_t (equation 12) [B, K], and the next state.
+        the coverage, covloss_t [B, K], and the next state.
         """
         inputs = word_input + self.feed_context(state.context)  # [B, K, E], in half precision under autocast
         previous = (state.hidden.flatten(0, 1).to(inputs.dtype), state.cell.flatten(0, 1).to(inputs.dtype))
         hidden, cell = self.decoder(inputs.flatten(0, 1), previous)                                # [B K, H]
-        hidden, cell = hidden.view(*inputs.shape[:2], -1), cell.view(*inputs.shape[:2], -1)        # [B, K, H]
+        hidden = hidden.view(*inputs.shape[:2], -1)                                                # [B, K, H]
+        cell = cell.view(*inputs.shape[:2], -1)                                                    # [B, K, H]
         query = torch.cat([cell, hidden], -1)                                                      # [B, K, 2H]
         attention = self.attention(query, memory.projected, memory.mask, state.coverage, coverage_gate)
-        overlap = coverage_loss(attention, state.coverage)                                         # [B, K]
+        overlap = torch.minimum(attention, state.coverage).sum(-1)  # covloss_t in [0, 1] (equation 12), [B, K]
         context = torch.bmm(attention.to(memory.states.dtype), memory.states)                      # [B, K, 2H]
         return inputs, attention, overlap, DecoderState(hidden, cell, context, state.coverage + attention)
 
@@ -126,7 +130,7 @@ class PointerGeneratorNetwork(nn.Module):
         if self.pointer is None:
             return features, None
         gate = self.pointer(torch.cat([context, cell, hidden, inputs], -1)).squeeze(-1)
-        return features, gate if gate.dtype == torch.float64 else gate.float()  # at least float32
+        return features, upcast_half(gate)
 
     def forward(self, source: Tensor, lengths: Tensor, target_input: Tensor, coverage_gate: float = 1.0) -> Decoded:
         """Run a teacher-forced pass over K summaries of each document, which is encoded once, see `encode`.

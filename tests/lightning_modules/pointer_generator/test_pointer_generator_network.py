@@ -92,6 +92,6 @@ def test_the_recomputed_gradient_equals_finite_differences(has_coverage, summari
 @pytest.mark.parametrize(("dtype", "error"), [(torch.float64, 1e-15), (torch.float32, 2e-7), (torch.bfloat16, 0)])
 def test_tanh_equals_pytorchs_everywhere(dtype, error):
     inputs = torch.cat([torch.linspace(-12, 12, 4001), torch.tensor([0.0, 1e-6, -1e-4, 60, -1e30, torch.inf])])
-    query, zero = inputs.to(dtype).view(1, 1, -1), torch.zeros(1, 1, len(inputs), dtype=dtype)
-    layer = _AdditiveEnergy.hidden(zero, query, None, zero)
-    torch.testing.assert_close(layer.flatten(), query.flatten().tanh(), rtol=0, atol=error)
+    query, zero, one = inputs.to(dtype).view(1, -1, 1), torch.zeros(1, 1, 1, dtype=dtype), torch.ones(1, dtype=dtype)
+    energies = _AdditiveEnergy.apply(zero, query, None, one, one)  # v^T tanh(x) for v = [1]
+    torch.testing.assert_close(energies, query.tanh(), rtol=0, atol=error)
