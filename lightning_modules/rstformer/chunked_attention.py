@@ -38,55 +38,52 @@ class _Document:
         self.global_tokens = is_global.nonzero().flatten()                            # [G]
         self.token_mask = token_mask[: self.length]
         self.hidden = (~token_mask | is_global)[: self.length]  # to mask, [T]: padding, and global keys, scored apart
-        self.hidden_at = self.hidden.nonzero().flatten().tolist()  # positions of these keys, as integers
-        self.edu, self.table, self.options = edu[: self.length], table, options  # EDU of each token, -1 for none, [T]
+        self.edu = edu[: self.length]  # EDU of each token, -1 for none, [T]
+        self.table = table
+        self.options = options
 
     def chunks(self) -> Iterator[tuple[slice, slice]]:
         """Yield chunks of Q queries, and of the K keys inside the windows of these queries, as slices of positions."""
         for start in range(0, self.length, self.options.chunk):
-            end, side = min(start + self.options.chunk, self.length), self.options.window
-            yield slice(start, end), slice(max(0, start - side), min(self.length, end + side))
+            end = min(start + self.options.chunk, self.length)
+            keys = slice(max(0, start - self.options.window), min(self.length, end + self.options.window))
+            yield slice(start, end), keys
 
     def products(self, rows: Tensor, columns: Tensor, keys: slice) -> Tensor:
         """Return rows [H, Q, D] times columns [H, T, D] of global tokens and keys, [H, Q, G + K], at least float32."""
         first, count = len(self.global_tokens), keys.stop - keys.start  # G, which is the first column of a key; K
         out = rows.new_empty(*rows.shape[:2], first + count)
         torch.bmm(rows, columns[:, keys].transpose(1, 2), out=out[..., first:])
-        if first:
-            out[..., :first] = rows @ columns[:, self.global_tokens].transpose(1, 2)
+        out[..., :first] = rows @ columns[:, self.global_tokens].transpose(1, 2)
         return out if out.dtype == torch.double else out.float()
 
     def weighted_sum(self, weights: Tensor, columns: Tensor, keys: slice) -> Tensor:
         """Return weights @ columns over global tokens and keys, [H, Q, G + K], [H, T, D] -> [H, Q, D]."""
-        first, weights = len(self.global_tokens), weights.to(columns.dtype)           # weights[..., :G] are global
+        first = len(self.global_tokens)  # weights[..., :first] are global
+        weights = weights.to(columns.dtype)
         local = weights[..., first:] @ columns[:, keys]
-        return local + weights[..., :first] @ columns[:, self.global_tokens] if first else local
+        return local + weights[..., :first] @ columns[:, self.global_tokens]
 
     def add_column_grad_(self, total: Tensor, weights: Tensor, rows: Tensor, keys: slice) -> None:
         """Add weights^T @ rows (q or `grad`) to gradient `total` of k or v: [H, Q, G + K], [H, Q, D] -> [H, T, D]."""
-        first, transposed = len(self.global_tokens), weights.to(rows.dtype).transpose(1, 2)  # [H, G + K, Q]
+        first = len(self.global_tokens)
+        transposed = weights.to(rows.dtype).transpose(1, 2)                           # [H, G + K, Q]
         if total.dtype == rows.dtype:  # not for rows in half precision: `total` is at least float32
             total[:, keys].baddbmm_(transposed[:, first:], rows)  # without a tensor for the product
         else:
             total[:, keys] += transposed[:, first:] @ rows
-        if first:
-            total[:, self.global_tokens] += (transposed[:, :first] @ rows).to(total.dtype)
+        total[:, self.global_tokens] += (transposed[:, :first] @ rows).to(total.dtype)
 
     def mask_(self, scores: Tensor, queries: slice, keys: slice) -> None:
         """Mask keys outside the window, padding, and global tokens in scores [H, Q, K], in place.
 
         Scores of global tokens are computed separately, see `products`. The mask is the lowest finite number instead of
-        -inf, so that the softmax of queries without a key (padding, a single global token) stays finite. Positions
-        are only compared for keys before the last query's window or after the first query's: all queries see the rest.
+        -inf, so that the softmax of queries without a key (padding, a single global token) stays finite.
         """
-        window, lowest, device = self.options.window, torch.finfo(scores.dtype).min, scores.device
-        i = torch.arange(queries.start, queries.stop, device=device)[:, None]         # [Q, 1]
-        before = torch.arange(keys.start, max(keys.start, queries.stop - 1 - window), device=device)
-        after = torch.arange(min(keys.stop, queries.start + window + 1), keys.stop, device=device)
-        scores[..., : len(before)].masked_fill_(before < i - window, lowest)
-        scores[..., scores.shape[-1] - len(after) :].masked_fill_(after > i + window, lowest)
-        if any(keys.start <= j < keys.stop for j in self.hidden_at):  # padding or global tokens; most chunks have none
-            scores.masked_fill_(self.hidden[keys], lowest)
+        i = torch.arange(queries.start, queries.stop, device=scores.device)[:, None]  # [Q, 1]
+        j = torch.arange(keys.start, keys.stop, device=scores.device)                 # [K]
+        is_outside = (i - j).abs() > self.options.window                              # [Q, K]
+        scores.masked_fill_(is_outside | self.hidden[keys], torch.finfo(scores.dtype).min)
 
     def table_indices(self, queries: slice, keys: slice) -> tuple[int, Tensor, Tensor, Tensor] | None:
         """Return where the table has the values for a chunk of queries and keys; None if the queries are in no EDU.
@@ -128,7 +125,8 @@ class _Document:
 
     def weights(self, q: Tensor, k: Tensor, queries: slice, keys: slice) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Return attention of a chunk [H, Q, G + K], values of the table, and scores before its operation [H, Q, K]."""
-        scores, values = self.products(q[:, queries], k, keys), self.look_up(queries, keys)
+        scores = self.products(q[:, queries], k, keys)                                # [H, Q, G + K]
+        values = self.look_up(queries, keys)
         local = scores[..., len(self.global_tokens) :]                                # a view of `scores`, [H, Q, K]
         old_scores = None  # a copy, kept only for the gradient of a table that scales
         if values is not None:
@@ -222,7 +220,9 @@ class _WindowAttention(torch.autograd.Function):
         q, k, v, table, token_mask, is_global, edu, out = ctx.saved_tensors
         # at least float32, as keys, values and the table add up the gradients of several chunks
         wide = torch.promote_types(q.dtype, torch.float32)
-        dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k, dtype=wide), torch.zeros_like(v, dtype=wide)
+        dq = torch.zeros_like(q)
+        dk = torch.zeros_like(k, dtype=wide)
+        dv = torch.zeros_like(v, dtype=wide)
         dtable = None
         if ctx.needs_input_grad[3]:  # the table
             dtable = torch.zeros_like(table, dtype=torch.promote_types(table.dtype, torch.float32))

@@ -54,7 +54,8 @@ def with_discourse(scores: Tensor, table: HeadTable, query_edu: Tensor, key_edu:
     `query_edu` and `key_edu` are the EDUs of queries [B, Q] and keys [B, K], -1 for none.
     """
     width = table.values.shape[-1]  # 2b + 1, for distances of two EDUs from -b to b
-    query, key = query_edu[:, :, None], key_edu[:, None, :]
+    query = query_edu[:, :, None]                                                     # [B, Q, 1]
+    key = key_edu[:, None, :]                                                         # [B, 1, K]
     column = key - query + width // 2  # distance 0 is in the middle                  # [B, Q, K]
     in_band = (query >= 0) & (key >= 0) & (column >= 0) & (column < width)
     entry = query.clamp(min=0) * width + column.clamp(0, width - 1)  # index in the flattened table [E width]
@@ -82,7 +83,8 @@ def batched_attention(
     No value of a tensor is read, so that the host never waits for the device. Scores are computed again in the backward
     pass, so that memory is linear in length. The Q queries of a chunk see G global keys and K keys in their windows.
     """
-    length, outputs = q.shape[2], []
+    length = q.shape[2]
+    outputs = []
     positions, is_present = _global_positions(view)                                   # [B, G] each
     documents = torch.arange(len(q), device=q.device)[:, None]  # [B, 1]; with `positions`, an index into [B, T, H, D]
     global_k, global_v = (x.transpose(1, 2)[documents, positions].transpose(1, 2) for x in (k, v))  # [B, H, G, D]

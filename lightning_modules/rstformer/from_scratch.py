@@ -12,23 +12,22 @@ def led_from_scratch(options: LEDOptions, vocab_size: int, dropout: float) -> LE
     Linear layers, except for the tied output layer, are initialized with a standard deviation of `init_std`, embeddings
     with LED's 0.02. Raises a `ValueError` if the window is odd, or the width is not a multiple of the heads.
     """
-    size, heads, layers, window = options.hidden_size, options.heads, options.layers, options.window
-    if window < 2 or window % 2:
-        raise ValueError(f"model.encoder.window {window}: tokens to both sides together, so even and at least 2")
-    if size % heads:
-        raise ValueError(f"model.encoder.hidden_size {size} does not divide into {heads} heads")
+    if options.window < 2 or options.window % 2:
+        raise ValueError(f"model.encoder.window {options.window}: tokens to both sides together, even and at least 2")
+    if options.hidden_size % options.heads:
+        raise ValueError(f"model.encoder.hidden_size {options.hidden_size} does not divide into {options.heads} heads")
     config = LEDConfig(
         vocab_size=vocab_size,
-        d_model=size,
-        encoder_layers=layers,
-        decoder_layers=layers,
-        encoder_attention_heads=heads,
-        decoder_attention_heads=heads,
+        d_model=options.hidden_size,
+        encoder_layers=options.layers,
+        decoder_layers=options.layers,
+        encoder_attention_heads=options.heads,
+        decoder_attention_heads=options.heads,
         encoder_ffn_dim=options.inner_size,
         decoder_ffn_dim=options.inner_size,
         max_encoder_position_embeddings=options.positions,
         max_decoder_position_embeddings=options.target_positions,
-        attention_window=[window] * layers,  # both sides together
+        attention_window=[options.window] * options.layers,  # both sides together
         dropout=dropout,
         attention_dropout=0.0,  # fused attention has none
     )

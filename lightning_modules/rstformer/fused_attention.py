@@ -6,7 +6,7 @@ The kernel is compiled once for each shape, so lengths, numbers of EDUs and half
 (`padded_size`). The block mask excludes blocks of padding, which therefore cost nothing.
 """
 
-from functools import cache, lru_cache
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -16,7 +16,8 @@ from lightning_modules.rstformer.injection import HeadTable, Operation, View, ne
 
 BLOCK = 128  # tokens to a side of a block of the kernel
 MIN_WIDTH = 16  # dimensions of a head that the kernel needs on CUDA
-_MIN_EDUS, _MIN_HALF_WIDTH = 64, 8  # smallest padded sizes
+_MIN_EDUS = 64  # smallest padded sizes
+_MIN_HALF_WIDTH = 8
 # Maximal number of compiled shapes. Beyond it, PyTorch would silently compute all T^2 scores; we raise an error.
 _SHAPES = {"recompile_limit": 64, "fail_on_recompile_limit_hit": True}
 
@@ -28,15 +29,6 @@ def padded_size(size: int, min_step: int) -> int:
     return -(-size // step) * step  # rounded up
 
 
-@lru_cache(maxsize=32)
-def _window_blocks(length: int, window: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return which pairs of query and key blocks are partially and fully inside the window, two of bool [N, N]."""
-    block = torch.arange(length // BLOCK, device=device)
-    distance = (block[:, None] - block).abs() * BLOCK                                 # between their first tokens
-    # the nearest tokens of two blocks are BLOCK - 1 closer than the first ones, the farthest ones BLOCK - 1 farther
-    return distance - (BLOCK - 1) <= window, distance + BLOCK - 1 <= window
-
-
 def _listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
     """Return number and indices of True blocks in each row: bool [B, N, N] -> int32 [B, 1, N], [B, 1, N, N]."""
     order = blocks.to(torch.int8).argsort(dim=-1, descending=True, stable=True)  # True blocks first, ascending
@@ -46,8 +38,13 @@ def _listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
 def block_mask(view: View, window: int) -> BlockMask:
     """Return which pairs of N blocks of tokens (padded) the kernel computes, and its mask; needs no [T, T] tensor."""
     length = padded_size(view.token_mask.shape[1], BLOCK)
-    token_mask, is_global = _pad_end(view.token_mask, length, False), _pad_end(view.is_global, length, False)
-    overlapping, inside = _window_blocks(length, window, token_mask.device)  # partly, and fully, in the window
+    token_mask = _pad_end(view.token_mask, length, False)
+    is_global = _pad_end(view.is_global, length, False)
+    block = torch.arange(length // BLOCK, device=token_mask.device)
+    distance = (block[:, None] - block).abs() * BLOCK  # between the first tokens of two blocks, [N, N]
+    # the nearest tokens of two blocks are BLOCK - 1 closer than the first ones, the farthest ones BLOCK - 1 farther
+    overlapping = distance - (BLOCK - 1) <= window  # partly in the window
+    inside = distance + BLOCK - 1 <= window  # fully in the window
     in_blocks = token_mask.unflatten(1, (-1, BLOCK))                                  # [B, N, BLOCK]
     global_in_blocks = is_global.unflatten(1, (-1, BLOCK))
     has_tokens = in_blocks.any(-1)                                                    # [B, N]
@@ -72,8 +69,10 @@ def _pad_table(values: Tensor, neutral_value: float) -> Tensor:
 
     E' > E and b' > b: `_score_mod` looks up pairs outside the table, or with a token in no EDU, in the padding.
     """
-    half, edus = values.shape[-1] // 2, values.shape[2]  # b, E; + 1 below, so that there is always padding
-    side, extra_edus = padded_size(half + 1, _MIN_HALF_WIDTH) - half, padded_size(edus + 1, _MIN_EDUS) - edus
+    edus = values.shape[2]  # E
+    half = values.shape[-1] // 2  # b
+    extra_edus = padded_size(edus + 1, _MIN_EDUS) - edus  # + 1, so that there is always padding
+    side = padded_size(half + 1, _MIN_HALF_WIDTH) - half
     return torch.nn.functional.pad(values, (side, side, 0, extra_edus), value=neutral_value)
 
 
@@ -132,7 +131,9 @@ class FactorGradient(torch.autograd.Function):
     def forward(ctx, out, beta, lse, q, k, v, values, log_weights, token_edu, mask, sign, compiled):
         """Return `out` unchanged; the other arguments are those of its computation, lse = log sum_j exp(score_ij)."""
         ctx.save_for_backward(out, lse, q, k, v, values, log_weights, token_edu)
-        ctx.mask, ctx.sign, ctx.compiled = mask, sign, compiled
+        ctx.mask = mask
+        ctx.sign = sign
+        ctx.compiled = compiled
         return out.view_as(out)  # autograd needs another tensor than the argument
 
     @staticmethod
@@ -171,7 +172,8 @@ def fused_attention(
     if torch.is_grad_enabled() and q.device.type == "cpu" and any(x.requires_grad for x in (q, k, v, *entries)):
         raise RuntimeError("fused attention has no backward pass on a CPU: use the chunked path, or torch.no_grad()")
     mask = block_mask(view, window) if mask is None else mask
-    length, padded_length = q.shape[2], mask.seq_lengths[0]
+    length = q.shape[2]
+    padded_length = mask.seq_lengths[0]
     q, k, v = (_pad_end(x, padded_length, 0.0, 2) for x in (q, k, v))
     token_edu = _pad_end(view.token_edu, padded_length, -1)
     modify = None  # the scores stay as they are

@@ -132,14 +132,15 @@ def check_band(token_edu: Tensor, window: int, band: Tensor, ids: Sequence[str] 
         raise ValueError(f"bands of {len(token_edu)} documents are [B, E, 2b + 1, R], got {list(band.shape)}")
     if not token_edu.numel():
         return
-    half_width, last_edus = band.shape[2] // 2, token_edu.amax(1).tolist()
-    for n, (last, needed) in enumerate(zip(last_edus, reach_by_document(token_edu, window).tolist())):
+    half_width = band.shape[2] // 2
+    last_edus = token_edu.amax(1).tolist()
+    reaches = reach_by_document(token_edu, window).tolist()
+    for n, (last, needed) in enumerate(zip(last_edus, reaches)):
         name = f"document {ids[n]!r}" if ids else f"document {n} of the batch"
         if last >= band.shape[1]:
             raise ValueError(f"{name}: a token is in EDU {last} of {band.shape[1]} in the parse; parse this text")
         if needed > half_width:
-            reaches = f"the window of {window} tokens to each side reaches {needed} EDUs"
-            problem = f"{reaches}, but its parse holds {half_width}"
+            problem = f"the window of {window} tokens to each side reaches {needed} EDUs, the parse holds {half_width}"
             raise ValueError(f"{name}: {problem} to each side; take a band of {needed}, or a smaller window")
 
 
@@ -192,7 +193,8 @@ class DiscourseInjection(nn.Module):
         for name, value, choices in (("injection", injection, INJECTIONS), ("ablation", ablation, ABLATIONS)):
             if value not in choices:
                 raise ValueError(f"no {name} {value!r}; there are {', '.join(choices)}")
-        self.injection, self.ablation = injection, ablation
+        self.injection = injection
+        self.ablation = ablation
         self.own_edu_neutral = own_edu_neutral
         weights = weights.detach().clone().float()                                    # [H, R]
         self.register_parameter("weights", None)  # None unless they are learned

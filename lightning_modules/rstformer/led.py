@@ -63,8 +63,10 @@ class LEDWindowAttention(nn.Module):
             raise ValueError(f"no attention path {path!r}; there are {', '.join(get_args(AttentionPath))}")
         for name in _LINEAR:  # the projections keep their names in checkpoints
             setattr(self, name, getattr(original, name))
-        self.heads, self.window = original.num_heads, original.one_sided_attn_window_size  # tokens to each side
-        self.dropout, self.path = original.dropout, path
+        self.heads = original.num_heads
+        self.window = original.one_sided_attn_window_size  # tokens to each side
+        self.dropout = original.dropout
+        self.path = path
 
     def choose(self, device: torch.device, length: int) -> tuple[AttentionPath, str]:
         """Return the path of attention for T = `length` tokens on a device, and the reason for it.
@@ -72,19 +74,15 @@ class LEDWindowAttention(nn.Module):
         `auto` is fused on CUDA unless there is attention dropout in training, or a head has less than the 16 dimensions
         that the kernel needs; else dense for short texts, else chunked. `fused` with dropout is a `ValueError`.
         """
-        has_dropout = self.training and self.dropout > 0
-        if self.path == "fused" and has_dropout:
-            raise ValueError(f"fused attention has no dropout: set attention_dropout to 0, not {self.dropout}")
+        dropout = self.dropout if self.training else 0.0
+        if self.path == "fused" and dropout:
+            raise ValueError(f"fused attention has no dropout: set attention_dropout to 0, not {dropout}")
         if self.path != "auto":
             return self.path, "as configured"
-        reason = f"on {device.type}"
-        if device.type == "cuda":
-            width = self.query.out_features // self.heads
-            if width >= MIN_WIDTH and not has_dropout:
-                return "fused", "on CUDA, without attention dropout"
-            reason = f"attention dropout {self.dropout}, which the fused path does not support"
-            if width < MIN_WIDTH:
-                reason = f"{width} dimensions per head, but the fused path needs {MIN_WIDTH}"
+        width = self.query.out_features // self.heads
+        reason = f"on {device.type}, {width} dimensions per head, attention dropout {dropout}"
+        if device.type == "cuda" and width >= MIN_WIDTH and not dropout:
+            return "fused", reason
         if length <= SHORT:
             return "dense", f"{reason}, at most {SHORT} tokens"
         return "chunked", f"{reason}, more than {SHORT} tokens"
@@ -105,7 +103,8 @@ class LEDWindowAttention(nn.Module):
         layer_view = attention_mask
         if isinstance(layer_view, Tensor):
             layer_view = LayerView(View.of(layer_view >= 0, layer_view > 0))
-        view, scale = layer_view.view, 1 / math.sqrt(hidden_states.shape[-1] // self.heads)
+        view = layer_view.view
+        scale = 1 / math.sqrt(hidden_states.shape[-1] // self.heads)
         q, k, v = (self.split(layer, hidden_states) for layer in (self.query, self.key, self.value))  # [B, H, T, D / H]
         table = None if layer_view.table is None else layer_view.table()  # computed here, see `LayerView`
         path, _ = self.choose(hidden_states.device, hidden_states.shape[1])
@@ -151,7 +150,8 @@ class DiscourseLED(nn.Module):
         adapters: DiscourseAdapters | None = None,
     ) -> None:
         super().__init__()
-        self.led, self.adapters = led, adapters
+        self.led = led
+        self.adapters = adapters
         layers = led.led.encoder.layers
         for layer in layers:  # changes `led`
             layer.self_attn.longformer_self_attn = LEDWindowAttention(layer.self_attn.longformer_self_attn, path)
@@ -169,11 +169,6 @@ class DiscourseLED(nn.Module):
     def reach(self) -> int:
         """The largest attention window of the layers, in tokens to each side."""
         return max(layer.self_attn.longformer_self_attn.window for layer in self.encoder.layers)
-
-    def checkpoint_activations(self) -> None:
-        """Recompute activations inside layers, tables included, in the backward pass to save memory."""
-        # Reentrant checkpoints would not compute gradients of parameters outside the layer.
-        self.led.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
 
     def encode(
         self,
@@ -227,15 +222,3 @@ class DiscourseLED(nn.Module):
             return view, [partial(injection, discourse.band) for injection in self.injections]
         table = self.injections[0](discourse.band)  # all layers share it
         return view, [lambda: table] * num_layers
-
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        global_attention_mask: Tensor | None = None,
-        discourse: Discourse | None = None,
-        **decoder,
-    ):
-        """Run `encode`, then the decoder of Hugging Face with its arguments, such as `labels`; return its output."""
-        states = self.encode(input_ids, attention_mask, global_attention_mask, discourse)
-        return self.led(attention_mask=attention_mask, encoder_outputs=states, **decoder)

@@ -15,11 +15,6 @@ ENCODER = r".*encoder\.layers\.\d+\.self_attn\.longformer_self_attn\.(query|valu
 DECODER = r".*decoder\.layers\.\d+\.(self_attn|encoder_attn)\.(q_proj|v_proj)"
 
 
-def token_weights(gamma: Tensor, token_edu: Tensor) -> Tensor:
-    """Return gamma(a) = (1 / E) sum_b sum_l p(a, b, l) of the EDU a of each token, 0 for none (-1), [B, T]."""
-    return gamma.gather(1, token_edu.clamp(min=0)).masked_fill(token_edu < 0, 0)
-
-
 class DiscourseAdapters:
     """Inserts low-rank adapters into a LED and weights their updates; all other parameters are frozen.
 
@@ -42,12 +37,13 @@ class DiscourseAdapters:
         """Set the weights of the batch's tokens, [B, T], from gamma of EDUs, [B, E]; a `ValueError` without gamma."""
         if gamma is None:
             raise ValueError("the adapters are weighted by gamma, which the discourse of the batch lacks")
-        weights = token_weights(gamma, token_edu)
+        # gamma(a) = (1 / E) sum_b sum_l p(a, b, l) of the EDU a of each token, 0 for none (-1)
+        weights = gamma.gather(1, token_edu.clamp(min=0)).masked_fill(token_edu < 0, 0)       # [B, T]
         self.gamma = weights / relations if self.no_labels else weights  # a mean over relations instead of the sum
 
     def _weigh(self, module: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
         """Forward pre-hook of W_down: replace its input x by x (1 + gamma), [B, T, D]."""
         if self.gamma is None:
-            raise ValueError("the adapters need discourse; call DiscourseLED, which sets it")
+            raise ValueError("the adapters need discourse; call DiscourseLED.encode, which sets it")
         (x,) = inputs
         return (x * (1 + self.gamma.to(x.dtype)).unsqueeze(-1),)

@@ -60,14 +60,17 @@ class RSTformer(SequenceToSequence):
         val_summaries: int = 256,
     ) -> None:
         super().__init__(vocab_size, decoding, val_summaries)
-        self.optimizer, self.checkpoint = optimizer, encoder.checkpoint
-        self.ablation, self.relations = injection.ablation, injection.relations
+        self.optimizer = optimizer
+        self.checkpoint = encoder.checkpoint
+        self.ablation = injection.ablation
+        self.relations = injection.relations
         if self.checkpoint is None:
             led = led_from_scratch(encoder, vocab_size, dropout)
         else:
             led = LEDForConditionalGeneration.from_pretrained(self.checkpoint, dtype=torch.float32)
             led.train()  # it is loaded in eval mode
-        max_length, max_positions = self.decoding.max_length, led.config.max_decoder_position_embeddings
+        max_length = self.decoding.max_length
+        max_positions = led.config.max_decoder_position_embeddings
         if max_length > max_positions:
             raise ValueError(f"decoding.max_length {max_length}: the decoder has {max_positions} positions")
         # discourse enters either the scores of attention or, with a LoRA rank, the adapters of RST-LoRA
@@ -81,8 +84,9 @@ class RSTformer(SequenceToSequence):
             no_labels = self.ablation == "no_labels"
             adapters = DiscourseAdapters(led, encoder.lora_rank, encoder.lora_alpha, no_labels=no_labels)
         self.network = DiscourseLED(led, attention_injection, encoder.attention, adapters)
-        if encoder.checkpoint_activations:
-            self.network.checkpoint_activations()
+        if encoder.checkpoint_activations:  # inside layers, tables included
+            # reentrant checkpoints would not compute gradients of parameters outside the layer, such as those of tables
+            led.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         if encoder.compile_layers:
             for layer in [*led.led.encoder.layers, *led.led.decoder.layers]:
                 layer.compile()  # in place, so that parameters keep their names
@@ -167,7 +171,8 @@ class RSTformer(SequenceToSequence):
         if data.tokenizer_dir is None:  # the data uses the tokenizer of its checkpoint
             groups["checkpoint"] = "encoder"
         for name, group in groups.items():
-            model_value, data_value = getattr(self, name), getattr(data, name)
+            model_value = getattr(self, name)
+            data_value = getattr(data, name)
             if model_value != data_value:
                 problem = f"model.{group}.{name} is {model_value!r}, data.{name} {data_value!r}"
                 raise UserError(f"{problem}: give both the same {name}")

@@ -14,7 +14,8 @@ BATCH.edu[:, 0] = -1  # global
 
 
 def logits(network: DiscourseLED, discourse: Discourse | None = BATCH.discourse) -> torch.Tensor:
-    return network(**BATCH.source, discourse=discourse, decoder_input_ids=BATCH.labels).logits
+    states, mask = network.encode(**BATCH.source, discourse=discourse), BATCH.attention_mask
+    return network.led(encoder_outputs=states, attention_mask=mask, decoder_input_ids=BATCH.labels).logits
 
 
 @pytest.mark.parametrize("no_labels", [False, True])
