@@ -45,15 +45,18 @@ class _GroupedAttention(torch.autograd.Function):
     def backward(ctx, grad: Tensor):
         """With w = share gamma and g = d loss / d w: d share = sum g gamma over tokens, d score = w (g - d share)."""
         query, keys, values, bias, shares = ctx.saved_tensors
-        grad, scale = grad.contiguous(), query.shape[-1] ** -0.5
+        grad = grad.contiguous()
+        scale = query.shape[-1] ** -0.5
         grad_query, grad_keys, grad_values, grad_shares = map(torch.empty_like, (query, keys, values, shares))
         for rows in _parts(query, keys):
             weights = _GroupedAttention.gamma(rows, query, keys, bias, shares.shape[-1])         # gamma, [r, T, L, n]
             slope = (grad[rows] @ values[rows].mT).view_as(weights)                              # g
             slope *= weights                                                                     # g gamma
-            grad_share, share = slope.sum(-1, keepdim=True), shares[rows].unsqueeze(-1)          # [r, T, L, 1]
+            grad_share = slope.sum(-1, keepdim=True)                                             # [r, T, L, 1]
+            share = shares[rows].unsqueeze(-1)                                                   # [r, T, L, 1]
             slope.addcmul_(weights, grad_share, value=-1).mul_(share * scale)                    # d score times scale
-            slope, weights = slope.flatten(-2), weights.mul_(share).flatten(-2)  # scaled d score, w, [r, T, L n]
+            slope = slope.flatten(-2)                                                            # [r, T, L n]
+            weights = weights.mul_(share).flatten(-2)                                            # w, [r, T, L n]
             torch.bmm(slope, keys[rows], out=grad_query[rows])
             torch.bmm(slope.mT, query[rows], out=grad_keys[rows])
             torch.bmm(weights.mT, grad[rows], out=grad_values[rows])
@@ -114,9 +117,12 @@ class GraphAttention(nn.Module):
 
     def __init__(self, size: int, heads: int, dropout: float, bias: GraphBias | None) -> None:
         super().__init__()
-        self.tokens, self.paragraphs = (MultiHeadAttention(size, heads, dropout) for _ in range(2))
+        self.tokens = MultiHeadAttention(size, heads, dropout)
+        self.paragraphs = MultiHeadAttention(size, heads, dropout)
         self.tokens.output = self.paragraphs.output = nn.Identity()  # U_d joins the heads of both
-        self.join, self.bias, self.dropout = nn.Linear(2 * size, size), bias, Dropout(dropout)
+        self.join = nn.Linear(2 * size, size)
+        self.bias = bias
+        self.dropout = Dropout(dropout)
         nn.init.xavier_uniform_(self.join.weight)
         nn.init.zeros_(self.join.bias)
         if bias is not None:

@@ -92,7 +92,8 @@ class TokenEncoder(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """Encode sequences x of n vectors, [..., n, D] -> [..., n, D]; each mask, [..., n], is True somewhere."""
-        sequences, key_mask = x.flatten(0, -3), mask.flatten(0, -2)[:, None, None]           # [R, n, D], [R, 1, 1, n]
+        sequences = x.flatten(0, -3)                                                         # [R, n, D]
+        key_mask = mask.flatten(0, -2)[:, None, None]                                        # [R, 1, 1, n]
         for layer in self.layers:
             sequences = layer(sequences, key_mask)
         return self.norm(sequences).view(x.shape)
@@ -123,7 +124,10 @@ class GraphSumNetwork(TiedOutput):
             raise ValueError(f"encoder must be {', '.join(get_args(Encoder))}, got {kind!r}")
         if size % (4 if encoder.paragraph_positions else 2):  # sines and cosines in equal number, see `positions`
             raise ValueError(f"size must be even, a multiple of four with paragraph positions; got {size}")
-        self.kind, self.size, self.heads, self.paragraph_positions = kind, size, heads, encoder.paragraph_positions
+        self.kind = kind
+        self.size = size
+        self.heads = heads
+        self.paragraph_positions = encoder.paragraph_positions
         self.embedding = nn.Embedding(vocab_size, size)  # shared by source, target and output layer
         nn.init.normal_(self.embedding.weight, std=size**-0.5)
         self.output_bias = nn.Parameter(torch.zeros(vocab_size))
@@ -133,7 +137,8 @@ class GraphSumNetwork(TiedOutput):
         if pretrained is None:
             self.tokens = TokenEncoder(encoder.token_layers, *common)
         else:
-            self.tokens, self.bridge = None, nn.Linear(pretrained.size, size)
+            self.tokens = None
+            self.bridge = nn.Linear(pretrained.size, size)
 
         def make_bias(enabled: bool) -> GraphBias | None:
             return GraphBias(graph_bias.sigma, graph_bias.learn_sigma) if enabled else None
@@ -148,13 +153,12 @@ class GraphSumNetwork(TiedOutput):
                 self.paragraphs.append(graph_attention.HierarchicalLayer(*common))
         is_pre = norm == "pre"  # a stack of `pre` layers needs a final normalization
         self.paragraph_norm = nn.LayerNorm(size) if is_pre and self.paragraphs else nn.Identity()
-
-        def make_cross_attention() -> GraphAttention | None:  # None: the multi-head attention of `DecoderLayer`
-            return GraphAttention(size, heads, dropout, make_bias(graph_bias.in_decoder)) if kind == "graph" else None
-
-        self.decoder = nn.ModuleList(
-            DecoderLayer(*common, cross_attention=make_cross_attention()) for _ in range(decoder_layers)
-        )
+        self.decoder = nn.ModuleList()
+        for _ in range(decoder_layers):
+            attention = None  # the multi-head attention of `DecoderLayer`
+            if kind == "graph":
+                attention = GraphAttention(size, heads, dropout, make_bias(graph_bias.in_decoder))
+            self.decoder.append(DecoderLayer(*common, cross_attention=attention))
         self.decoder_norm = nn.LayerNorm(size) if is_pre else nn.Identity()
 
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
@@ -192,7 +196,8 @@ class GraphSumNetwork(TiedOutput):
 
     def encode(self, source: Source) -> Memory:
         """Encode documents, and return the keys and values for the cross-attention of each decoder layer."""
-        tokens, paragraph_mask = self.token_vectors(source), source.paragraph_mask
+        tokens = self.token_vectors(source)
+        paragraph_mask = source.paragraph_mask                                               # [B, L]
         if self.kind == "graph":
             visible = source.visible                                                         # [B, L, n]
             paragraphs = self.pooling(tokens, visible)                                       # [B, L, D]

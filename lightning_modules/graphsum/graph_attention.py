@@ -39,11 +39,10 @@ class MultiHeadPooling(nn.Module):
 
     def __init__(self, size: int, heads: int) -> None:
         super().__init__()
-        if size % heads:
-            raise ValueError(f"{heads} heads do not divide a size of {size}")
         self.heads = heads
         self.key = nn.Linear(size, heads, bias=False)  # one score per head; a softmax ignores a bias
-        self.value, self.output = nn.Linear(size, size), nn.Linear(size, size)
+        self.value = nn.Linear(size, size)
+        self.output = nn.Linear(size, size)
         for linear in (self.key, self.value, self.output):
             nn.init.xavier_uniform_(linear.weight)
 
@@ -77,9 +76,8 @@ class AroundFeedForward(nn.Module):
 
     def __init__(self, size: int, feed_forward: int, dropout: float, norm: Norm) -> None:
         super().__init__()
-        if norm not in ("pre", "post"):
-            raise ValueError(f"norm must be pre or post, got {norm!r}")
-        self.feed_forward, self.dropout = FeedForward(size, feed_forward, dropout), Dropout(dropout)
+        self.feed_forward = FeedForward(size, feed_forward, dropout)
+        self.dropout = Dropout(dropout)
         self.before = nn.LayerNorm(size) if norm == "pre" else None
         self.norm = nn.LayerNorm(size)
 
@@ -102,7 +100,8 @@ class GraphEncoderLayer(nn.Module):
         self, size: int, heads: int, feed_forward: int, dropout: float, norm: Norm, bias: GraphBias | None
     ) -> None:
         super().__init__()
-        self.attention, self.bias = MultiHeadAttention(size, heads, dropout), bias
+        self.attention = MultiHeadAttention(size, heads, dropout)
+        self.bias = bias
         self.around = AroundFeedForward(size, feed_forward, dropout, norm)
 
     def forward(self, x: Tensor, mask: Tensor, graph: Tensor) -> Tensor:
