@@ -79,10 +79,11 @@ class CopyingSummarizer(Summarizer):
         if options.is_untruncated and not options.no_repeat_ngram:  # faster: P of the samples' tokens alone
             return self._permitted_log_probs(batch, outputs, samples, options)
         source = self.source_ids(batch)
-        num_ids = copying.extended_size(source, self.vocab_size)  # V + the most OOV words of a document
+        num_ids = max(self.vocab_size, int(source.max()) + 1)  # V + the most OOV words of a document
         tokens_per_document = samples.tokens[0].numel()                              # K T
         # [B, K, T, ...] -> [B K T, ...], from which `rescore` selects rows
-        features, attention = outputs.features.flatten(0, 2), outputs.attention.flatten(0, 2)
+        features = outputs.features.flatten(0, 2)
+        attention = outputs.attention.flatten(0, 2)
         gate = None if outputs.gate is None else outputs.gate.flatten()  # None for a model that does not copy
 
         def distribution(rows: Tensor) -> Tensor:
@@ -97,7 +98,8 @@ class CopyingSummarizer(Summarizer):
         self, batch: Batch, outputs: CopyOutputs, samples: Samples, options: DecodingOptions
     ) -> Tensor:
         """Compute `log_probs` without P of all words, for options that forbid tokens by position only."""
-        tokens, always_forbidden = samples.tokens, forbidden_tokens(options)
+        tokens = samples.tokens
+        always_forbidden = forbidden_tokens(options)
         steps = torch.arange(tokens.shape[-1], device=tokens.device)
         in_sample = steps < samples.lengths.unsqueeze(-1)                            # [B, K, T]
         too_short = steps < options.min_length                                       # [T]
@@ -127,9 +129,9 @@ class CopyingSummarizer(Summarizer):
         outputs, next_state = self._outputs(tokens, state, memory)
         source = memory["source"]
         if count is None:
-            num_ids = copying.extended_size(source, self.vocab_size)  # V + the most OOV words of a document
-            sources, words = source.unsqueeze(1), len(self.tokenizer)  # V may be larger: P = 0 beyond the words
-            log_probs = copying.all_log_probs(self.network.output, words, outputs, sources, num_ids)
+            num_ids = max(self.vocab_size, int(source.max()) + 1)  # V + the most OOV words of a document
+            words = len(self.tokenizer)  # V may be larger: P = 0 beyond the words
+            log_probs = copying.all_log_probs(self.network.output, words, outputs, source.unsqueeze(1), num_ids)
             return None, log_probs, next_state
         mixture = PermittedMixture.of(layer, outputs, source)
         return *mixture.candidates(count, memory["first"]), next_state  # first occurrence of each source word
@@ -151,13 +153,15 @@ class CopyingSummarizer(Summarizer):
 
     def generate(self, batch: Batch, options: DecodingOptions) -> Hypotheses:
         """Run beam search, or sampling with `options.sample`, in eval mode; generated tokens are extended ids."""
-        extended, forbidden = self.source_ids(batch), forbidden_tokens(options)
+        extended = self.source_ids(batch)
+        forbidden = forbidden_tokens(options)
         with evaluating(self):
             encoded, initial = self.network.encode(batch.source, batch.lengths)
             memory = encoded._asdict() | {"source": extended, "first": copying.first_positions(extended)}  # for copying
             state = {name: tensor.squeeze(1) for name, tensor in initial._asdict().items()}  # [B, 1, ...] -> [B, ...]
             start_ids = torch.full_like(extended[:, 0], START)                       # [B]
-            num_words, output = len(self.tokenizer), self.network.output
+            num_words = len(self.tokenizer)
+            output = self.network.output
             layer = DecodingLayer.of(output.weight[:num_words], output.bias[:num_words])  # V may be larger
             if options.sample and options.is_untruncated:  # draws without the probabilities of all words
                 draw = partial(self._draw, layer, options.greedy_first)

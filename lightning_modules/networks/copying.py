@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, logsigmoid, pad, softplus
 
 from lightning_modules.networks import output_layer
-from lightning_modules.networks.output_layer import DecodingLayer, largest, linear_log_prob, upcast_half
+from lightning_modules.networks.output_layer import DecodingLayer, largest, smoothed_log_probs, upcast_half
 
 
 class CopyOutputs(NamedTuple):
@@ -72,14 +72,17 @@ def target_log_probs(
         words: number of words; the output layer may have more rows, which get no probability; None if it has not.
         forbidden: ids that get no probability at any of `rows`; the last word must not be one of them.
     """
-    weight, bias = output.weight[:words], output.bias[:words]
+    weight = output.weight[:words]
+    bias = output.bias[:words]
     # without forbidden words, as in training, no tensor is transferred from the CPU
     banned = torch.tensor(forbidden, device=target.device) if forbidden else target.new_empty(0, dtype=torch.long)
-    features, tokens = outputs.features.flatten(0, 2)[rows], target.flatten()[rows]              # [N, H], [N]
+    features = outputs.features.flatten(0, 2)[rows]                                              # [N, H]
+    tokens = target.flatten()[rows]                                                              # [N]
     in_vocabulary = tokens < output.out_features
     # a target outside the vocabulary can only be copied; the last word, which is permitted, stands in for it here
     anchor = tokens.masked_fill(~in_vocabulary, unknown if outputs.gate is None else len(bias) - 1)
-    log_probs = linear_log_prob(features, weight, bias.index_fill(0, banned, float("-inf")), anchor)  # [N]
+    permitted_bias = bias.index_fill(0, banned, float("-inf"))
+    log_probs, _ = smoothed_log_probs(features, weight, permitted_bias, anchor)                  # [N]
     if outputs.gate is not None:
         gate = outputs.gate.flatten()[rows]
         mass = copied_mass(outputs.attention, source.unsqueeze(1), target).flatten()[rows]       # [N]
@@ -106,7 +109,7 @@ def copied_words(output: nn.Linear, outputs: CopyOutputs, source: Tensor, target
     V = output.out_features
     mass = copied_mass(outputs.attention, source.unsqueeze(1), target)                           # [B, K, T]
     vocabulary_ids = target.clamp_max(V - 1).flatten()  # any valid id for OOV words, which are masked below
-    log_probs = linear_log_prob(outputs.features.flatten(0, 2), output.weight, output.bias, vocabulary_ids)
+    log_probs, _ = smoothed_log_probs(outputs.features.flatten(0, 2), output.weight, output.bias, vocabulary_ids)
     p_gen = outputs.gate.sigmoid()
     generated = (p_gen * log_probs.view_as(mass).exp()).masked_fill(target >= V, 0)
     return (1 - p_gen) * mass > generated  # arbitrary at padding
@@ -128,11 +131,6 @@ def all_log_probs(output: nn.Linear, words: int, outputs: CopyOutputs, source: T
     copied = torch.zeros_like(vocabulary).scatter_add(-1, source, outputs.attention)
     absent = vocabulary.isneginf() & (copied == 0)  # P = 0: words of other documents; `mix_log_probs` clamps log 0
     return mix_log_probs(vocabulary, copied, outputs.gate.unsqueeze(-1)).masked_fill(absent, float("-inf"))
-
-
-def extended_size(source: Tensor, vocab_size: int) -> int:
-    """Return V plus the largest number of out-of-vocabulary words of a document with extended ids [B, S]."""
-    return max(vocab_size, int(source.max()) + 1)
 
 
 def first_positions(source: Tensor) -> Tensor:
@@ -259,8 +257,9 @@ def inverse_cdf(weights: Tensor) -> Tensor:
     uniform = torch.rand(len(weights), 1, device=weights.device, dtype=weights.dtype)
     if blocks <= size:  # at most about 4,000 columns: a plain cumulative sum
         return _locate(weights, uniform * weights.sum(-1, keepdim=True))[0].squeeze(1)
-    whole, rest = weights[:, : blocks * size], weights[:, blocks * size :]
-    sums = torch.cat([whole.unflatten(1, (blocks, size)).sum(-1), rest.sum(-1, keepdim=True)], -1)
+    whole_blocks = weights[:, : blocks * size].unflatten(1, (blocks, size))
+    rest = weights[:, blocks * size :]
+    sums = torch.cat([whole_blocks.sum(-1), rest.sum(-1, keepdim=True)], -1)                     # [N, blocks + 1]
     block, target = _locate(sums, uniform * sums.sum(-1, keepdim=True))  # the target now counts from the block's start
     columns = size * block + torch.arange(size, device=weights.device)                           # [N, size]
     inside = weights.gather(1, columns.clamp_max(weights.shape[1] - 1))

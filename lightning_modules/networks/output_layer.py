@@ -40,13 +40,15 @@ class DecodingLayer(NamedTuple):
     @classmethod
     def of(cls, weight: Tensor, bias: Tensor) -> Self:
         """Slice weight [V, H], bias [V] into [slices, H, words], [slices, 1, words], in autocast's dtype if enabled."""
-        device, size = weight.device.type, len(weight)
+        device = weight.device.type
+        size = len(weight)
         if torch.is_autocast_enabled(device):
             weight, bias = (tensor.to(torch.get_autocast_dtype(device)) for tensor in (weight, bias))
         if device != "cpu":  # on a CPU, the slices below are a copy
             return cls(weight.mT.unsqueeze(0), bias.view(1, 1, -1), size)  # a single slice, [1, H, V] and [1, 1, V]
         words = min(size, DECODING_WORDS)  # per slice; padding words of probability 0 fill the last slice
-        weight, bias = pad(weight, (0, 0, 0, -size % words)), pad(bias, (0, -size % words), value=float("-inf"))
+        weight = pad(weight, (0, 0, 0, -size % words))
+        bias = pad(bias, (0, -size % words), value=float("-inf"))
         return cls(weight.unflatten(0, (-1, words)).mT.contiguous(), bias.view(-1, 1, words), size)
 
     def logits(self, features: Tensor) -> Tensor:
@@ -85,15 +87,11 @@ def best_words(features: Tensor, layer: DecodingLayer, count: int) -> tuple[Tens
     return ids, values - logits.logsumexp(-1, keepdim=True)
 
 
-def linear_log_prob(features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
-    """Return log P of targets [N] under softmax(features W^T + b), at least in float32: [N, H], [V, H], [V] -> [N]."""
-    return smoothed_log_probs(features, weight, bias, targets)[0]
-
-
 def smoothed_log_probs(features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Return log P of a target per row, and the mean log P over the vocabulary: [N, H], [V, H], [V], [N] -> [N] each.
 
-    The loss with label smoothing epsilon is -(1 - epsilon) times the first minus epsilon times the second.
+    P is softmax(features W^T + b), at least in float32. The loss with label smoothing epsilon is -(1 - epsilon) times
+    the first minus epsilon times the second.
     """
     device = features.device.type
     if torch.is_autocast_enabled(device):  # the dtype that autocast uses for matrix products
@@ -117,7 +115,8 @@ class _LogProbs(torch.autograd.Function):
         ctx.dtypes = weight.dtype, bias.dtype  # of the gradients; under autocast, the product has another dtype
         weight, bias = weight.to(features.dtype), bias.to(features.dtype)
         ctx.parts = _vocabulary_slices(len(features), len(weight), features.device)  # slices of words
-        maxima, normalizers, stored = [], [], []  # of each slice; `stored`: exp(logits - maximum)
+        maxima, normalizers = [], []  # of each slice
+        stored = []  # exp(logits - maximum) of each slice
         target_logits = totals = 0
         for part in ctx.parts:
             logits = upcast_half(torch.addmm(bias[part], features, weight[part].T))      # [N, words]
@@ -139,7 +138,8 @@ class _LogProbs(torch.autograd.Function):
         negative_sum = -(grad_target + grad_mean).unsqueeze(-1)                          # [N, 1]
         grad_each = (grad_mean / len(weight)).unsqueeze(-1)                              # m / V, [N, 1]
         grad_weight = torch.empty_like(weight, dtype=ctx.dtypes[0])  # as the parameter, [V, H]
-        grad_bias, grad_features = torch.empty_like(bias, dtype=ctx.dtypes[1]), 0
+        grad_bias = torch.empty_like(bias, dtype=ctx.dtypes[1])
+        grad_features = 0
         for part, maximum, exponentials in zip(ctx.parts, maxima, stored):  # for each slice of the vocabulary
             # exponentials times exp(maximum - normalizer) are P
             factor = negative_sum * (maximum - normalizer).exp()                         # [N, 1]
