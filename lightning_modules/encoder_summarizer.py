@@ -26,7 +26,7 @@ class EncoderSummarizer(Summarizer):
         """Set the tokenizer, and check with `long_input: truncate` that no document exceeds the encoder's limit."""
         super().setup(stage)
         if self.long_input == "truncate":
-            check_truncation(getattr(self.trainer, "datamodule", None), self.reader.max_tokens, with_choice=True)
+            check_truncation(getattr(self.trainer, "datamodule", None), self.reader.max_tokens)
 
     def make_reader(
         self, encoder: EncoderOptions, dropout: float, optimizer: EncoderAdamWOptions, segments: int = 2

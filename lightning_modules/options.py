@@ -83,16 +83,12 @@ class SentenceEncoderOptions(DocumentEncoderOptions):
     `max`."""
 
 
-def check_truncation(data: Any, limit: int | None, with_choice: bool = False) -> None:
-    """Raise a `UserError` unless `max_source` of a DataModule, if it has one, truncates documents to `limit` tokens.
-
-    None is no limit. `with_choice` adds to the message that the model has the argument `long_input`.
-    """
+def check_truncation(data: Any, limit: int | None) -> None:
+    """Raise a `UserError` unless `max_source` of a DataModule, if any, truncates to `limit` tokens (None: no limit)."""
     if limit is None or not hasattr(data, "max_source"):
         return
     if data.max_source is None or data.max_source > limit:
         value = "null" if data.max_source is None else data.max_source
         raise UserError(
             f"the encoder reads {limit} tokens, and data.max_source is {value}: set data.max_source to {limit} or less"
-            f"{', or choose another model.encoder.long_input' if with_choice else ''}"
         )
