@@ -68,7 +68,8 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
         super().__init__(vocab_size, decoding, val_summaries)
         self.set_label_smoothing(label_smoothing)
         self.sentence_mark = sentence_mark
-        self.interval_segments, self.encoder_from = encoder.interval_segments, encoder_from  # alternate segment ids
+        self.interval_segments = encoder.interval_segments  # alternate segment ids
+        self.encoder_from = encoder_from
         self.reader = self.make_reader(encoder, dropout, optimizer)
         self.decoder = EncoderDecoder(  # without encoder layers, because `reader` is the encoder
             vocab_size=vocab_size, size=self.reader.size, heads=decoder_heads, encoder_layers=0,

@@ -122,7 +122,8 @@ class PretrainedSummarizer(EncoderDecoderSummarizer):
         self.has_adapters = encoder.lora_rank > 0
         if self.has_adapters:
             insert_adapters(network.model, encoder.lora_rank, encoder.lora_alpha)
-        self.network, self.optimizer = network, optimizer
+        self.network = network
+        self.optimizer = optimizer
         self.set_label_smoothing(label_smoothing)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:

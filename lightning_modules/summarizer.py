@@ -71,9 +71,6 @@ class Generative(Protocol):
         """Return the documents as ids that `texts` can decode, padded, [B, S]; for rewards that read the source."""
 
 
-Term = Callable[[Any, Batch], Tensor]
-
-
 def weighted_sum(terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
     """Return sum_k weights[k] terms[k]; a term without a weight counts once. `ValueError` if there are no terms."""
     if not terms:
@@ -101,10 +98,12 @@ class Summarizer(LightningModule, ABC):
 
     def __init__(self, vocab_size: int, decoding: DecodingOptions, val_summaries: int = 256) -> None:
         super().__init__()
-        self.vocab_size, self.decoding, self.val_summaries = vocab_size, decoding, val_summaries
+        self.vocab_size = vocab_size
+        self.decoding = decoding
+        self.val_summaries = val_summaries
         self.loss_weights: dict[str, float] = {}  # by the names of loss terms; 1 for a term without an entry
         self.step_values: dict[str, Tensor | float] = {}  # what a training step logs besides its loss terms
-        self.extra_terms: dict[str, Term] = {}  # further loss terms by name, each a function of model and batch
+        self.extra_terms: dict[str, Callable[[Any, Batch], Tensor]] = {}  # further loss terms, of model and batch
         self.model_loss_weight = 1.0  # weight of the sum of `loss_terms` in training, beside `extra_terms`
         self.tokenizer: Any = None  # set from the DataModule in `setup`
         self.language = ""  # no language yet, so that the next line creates the ROUGE metrics
@@ -178,7 +177,8 @@ class Summarizer(LightningModule, ABC):
         if saved_vocabulary is not None and self.tokenizer is not None and saved_vocabulary != self.tokenizer.state():
             problem = "the vocabulary of the data is not the one this checkpoint was trained with"
             raise UserError(f"{problem}; give --data.tokenizer_dir the `text` folder of the run")
-        model_state, saved_state = self.state_dict(), checkpoint["state_dict"]
+        model_state = self.state_dict()
+        saved_state = checkpoint["state_dict"]
         for name in sorted(model_state.keys() | saved_state.keys()):
             saved_shape = list(saved_state[name].shape) if name in saved_state else "absent"
             shape = list(model_state[name].shape) if name in model_state else "absent"

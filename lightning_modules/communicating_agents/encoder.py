@@ -21,14 +21,13 @@ class Parts(NamedTuple):
     @classmethod
     def of(cls, lengths: Tensor, width: int, device: torch.device) -> "Parts":
         """Build the masks of M parts padded to I = `width` tokens; lengths [B, M] (CPU): 0 for an agent without one."""
-        nonzero = lengths.clamp_min(1)  # an LSTM and a softmax need at least one position
-        # one transfer to the device for both tensors
-        nonzero_on_device, lengths_on_device = torch.stack([nonzero, lengths]).to(device, non_blocking=True)
+        on_device = lengths.to(device, non_blocking=True)
+        nonzero = on_device.clamp_min(1)  # an LSTM and a softmax need at least one position
         return cls(
-            lengths=nonzero.flatten(),  # on the CPU, for `bidirectional`
-            last=nonzero_on_device - 1,
-            tokens=torch.arange(width, device=device) < nonzero_on_device.unsqueeze(-1),
-            agents=lengths_on_device > 0,
+            lengths=lengths.clamp_min(1).flatten(),  # on the CPU, for `bidirectional`
+            last=nonzero - 1,
+            tokens=torch.arange(width, device=device) < nonzero.unsqueeze(-1),
+            agents=on_device > 0,
         )
 
 

@@ -47,8 +47,9 @@ class BertReader(Reader):
         for module in self.modules():
             if isinstance(module, nn.LayerNorm):
                 module.eps = config["layer_norm_eps"]  # a setting, which is not among the weights
-        names = ("word", "position", "token_type")  # `kinds` are the vectors of token types
-        self.words, self.positions, self.kinds = (weights[f"embeddings.{name}_embeddings.weight"] for name in names)
+        self.words = weights["embeddings.word_embeddings.weight"]
+        self.positions = weights["embeddings.position_embeddings.weight"]
+        self.kinds = weights["embeddings.token_type_embeddings.weight"]
         self.eval().requires_grad_(False)
 
     def forward(self, ids: Tensor, mask: Tensor, segments: Tensor | None = None) -> Tensor:

@@ -63,7 +63,8 @@ class _DropoutAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, query: Tensor, key: Tensor, value: Tensor, bias: Tensor, dropout: float, scale: float) -> Tensor:
-        ctx.dropout, ctx.scale = dropout, scale
+        ctx.dropout = dropout
+        ctx.scale = scale
         ctx.seed = int(torch.empty((), dtype=torch.long).random_())  # to draw the same mask in the backward pass
         mixed = query.new_empty(*query.shape[:2], value.shape[-1])                               # [R, T, d]
         mask = Mask(dropout, ctx.seed)

@@ -88,7 +88,8 @@ class EncoderDecoder(TiedOutput):
         options = (size, heads, feed_forward, dropout, "pre", activation)
         self.encoder = nn.ModuleList(EncoderLayer(*options) for _ in range(encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(*options) for _ in range(decoder_layers))
-        self.encoder_norm, self.decoder_norm = nn.LayerNorm(size), nn.LayerNorm(size)
+        self.encoder_norm = nn.LayerNorm(size)
+        self.decoder_norm = nn.LayerNorm(size)
         self.dropout = Dropout(dropout)
         if output_bias:
             self.output_bias = nn.Parameter(torch.zeros(vocab_size))
@@ -103,7 +104,8 @@ class EncoderDecoder(TiedOutput):
 
     def encode(self, source: Tensor, mask: Tensor) -> Tensor:
         """Encode documents: ids [B, S] and a mask that is True at tokens [B, S] -> [B, S, D]."""
-        x, attention_mask = self.embed(source), mask[:, None, None]  # [B, S, D], [B, 1, 1, S]
+        x = self.embed(source)                                                           # [B, S, D]
+        attention_mask = mask[:, None, None]                                             # [B, 1, 1, S]
         for layer in self.encoder:
             x = layer(x, attention_mask)
         return self.encoder_norm(x)
@@ -113,7 +115,8 @@ class EncoderDecoder(TiedOutput):
 
         Keys and values of a document are computed once for its K targets: 0.87 of the time of repeated states if K = 4.
         """
-        x, attention_mask = self.embed(inputs), mask[:, None, None]
+        x = self.embed(inputs)                                                           # [B, K, T, D]
+        attention_mask = mask[:, None, None]                                             # [B, 1, 1, S]
         for layer in self.decoder:
             x = layer(x, states, attention_mask)
         return self.decoder_norm(x)

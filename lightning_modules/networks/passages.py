@@ -51,7 +51,10 @@ class Reader(nn.Module):
 
     def __init__(self, model: nn.Module, size: int, max_tokens: int | None, segments: int) -> None:
         super().__init__()
-        self.model, self.size, self.max_tokens, self.segments = model, size, max_tokens, segments
+        self.model = model
+        self.size = size
+        self.max_tokens = max_tokens
+        self.segments = segments
 
     @classmethod
     def pretrained(
@@ -92,8 +95,8 @@ class Reader(nn.Module):
     def from_scratch(
         cls, vocab_size: int, size: int, heads: int, layers: int, dropout: float, segments: int = 2
     ) -> "Reader":
-        """Build a `ScratchEncoder` with an inner width of 4 H; arguments as there."""
-        model = ScratchEncoder(vocab_size, size, heads, layers, 4 * size, dropout, segments)
+        """Build a `ScratchEncoder`; arguments as there."""
+        model = ScratchEncoder(vocab_size, size, heads, layers, dropout, segments)
         return cls(model, size, None, segments)
 
     def export(self, folder: Path, tokenizer: Any) -> dict[str, str]:
@@ -186,18 +189,17 @@ def extend_positions(model: nn.Module, additional: int) -> None:
 class ScratchEncoder(nn.Module):
     """Transformer encoder with sinusoidal positions, for input of any length, with `kinds` segment types.
 
-    Dropout is on embeddings and in all layers, whose other arguments are those of `EncoderLayer`.
+    Dropout is on embeddings and in all layers, whose inner width is 4 H.
     """
 
-    def __init__(
-        self, vocab_size: int, size: int, heads: int, layers: int, feed_forward: int, dropout: float, kinds: int = 2
-    ) -> None:
+    def __init__(self, vocab_size: int, size: int, heads: int, layers: int, dropout: float, kinds: int = 2) -> None:
         super().__init__()
-        self.embedding, self.kinds = nn.Embedding(vocab_size, size), nn.Embedding(kinds, size)
+        self.embedding = nn.Embedding(vocab_size, size)
+        self.kinds = nn.Embedding(kinds, size)
         nn.init.normal_(self.embedding.weight, std=size**-0.5)  # `forward` multiplies by sqrt(H), to variance 1
         nn.init.normal_(self.kinds.weight, std=size**-0.5)  # not multiplied, so smaller than words
         self.dropout = Dropout(dropout)
-        self.layers = nn.ModuleList(EncoderLayer(size, heads, feed_forward, dropout) for _ in range(layers))
+        self.layers = nn.ModuleList(EncoderLayer(size, heads, 4 * size, dropout) for _ in range(layers))
         self.norm = nn.LayerNorm(size)
 
     def forward(self, ids: Tensor, mask: Tensor, segments: Tensor | None = None) -> Tensor:

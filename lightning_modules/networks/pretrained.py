@@ -148,7 +148,8 @@ def _cache(tensors: State) -> DynamicCache:
         layer = DynamicLayer()
         keys, values = tensors[f"keys{number}"], tensors[f"values{number}"]
         layer.lazy_initialization(keys, values)
-        layer.keys, layer.values = keys, values
+        layer.keys = keys
+        layer.values = values
         cache.layers.append(layer)
     return cache
 

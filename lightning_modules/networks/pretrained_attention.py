@@ -98,8 +98,6 @@ def share_documents(model: PreTrainedModel) -> bool:
 def _attend_together(forward: Callable[..., tuple], states_name: str, hidden_states: Tensor, **options: Any) -> tuple:
     """Run cross-attention, [B K, T, D], over states of documents [B, S, D], the argument called `states_name`."""
     documents = len(options[states_name])
-    if documents == len(hidden_states):  # one input for each document, K = 1
-        return forward(hidden_states, **options)
     joined = hidden_states.reshape(documents, -1, hidden_states.shape[-1])                   # [B, K T, D]
     for name in {"attention_mask", "mask"} & options.keys():  # T5 calls it `mask`
         mask = options[name]

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-_HALF = (torch.bfloat16, torch.float16)  # half precision
 _SATURATING = 1e4  # gate input for which a sigmoid is exactly 0 or 1
 
 
@@ -60,7 +59,8 @@ def _one_direction(lstm: nn.LSTM, inputs: Tensor, weights: list[Tensor]) -> tupl
     """Return the states [B, T, H] and the last cell [B, H] of one direction; the last input feature marks padding."""
     input_weight, *others = weights                                                  # [4 H, D], and hidden and biases
     gates = input_weight.new_zeros(4, lstm.hidden_size)  # input gate, forget gate, cell, output gate
-    gates[0], gates[1] = -_SATURATING, _SATURATING  # at padding the input gate is exactly 0, the forget gate 1
+    gates[0] = -_SATURATING  # at padding the input gate is exactly 0
+    gates[1] = _SATURATING  # and the forget gate 1
     weights = [torch.cat([input_weight, gates.view(-1, 1)], 1), *others]             # [4 H, D + 1], and the others
     zero = inputs.new_zeros(1, len(inputs), lstm.hidden_size)
     states, _, cell = one_layer_lstm(lstm, inputs, (zero, zero), weights)
@@ -82,7 +82,7 @@ def one_layer_lstm(
     dtype = inputs.dtype
     if inputs.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
         dtype = torch.get_autocast_dtype("cpu")
-    is_supported = dtype not in _HALF or (dtype == torch.bfloat16 and onednn_has_bfloat16())
+    is_supported = dtype not in (torch.bfloat16, torch.float16) or (dtype == torch.bfloat16 and onednn_has_bfloat16())
     options = (lstm.bias, 1, 0.0, lstm.training, False, True)  # one layer, no dropout, one direction, `batch_first`
     if inputs.device.type != "cpu" or is_supported:
         return torch.lstm(inputs, initial, weights, *options)

@@ -16,8 +16,6 @@ _OFFSET_POSITIONS = (
     "data2vec-text",
 )  # fmt: skip
 
-_NO_LIMIT = 2**20  # window size, longer than any document, of an encoder with relative positions
-
 
 class Windows(NamedTuple):
     """Windows over a sequence of T tokens, which may overlap; each token takes its vector from one of them."""
@@ -75,7 +73,9 @@ class WindowedEncoder(nn.Module):
             raise ValueError(
                 f"an encoder needs room for a token and a batch of one window; got {max_tokens}, {batch_size}"
             )
-        self.size, self.max_tokens, self.batch_size = size, max_tokens, batch_size  # size: D, of the token vectors
+        self.size = size  # D, of the token vectors
+        self.max_tokens = max_tokens
+        self.batch_size = batch_size
 
     def encode(self, windows: list[Tensor]) -> list[Tensor]:
         """Return the token vectors [T, D] of each window of at most `max_tokens` tokens."""
@@ -132,17 +132,22 @@ class TextEncoder(WindowedEncoder):
         disjoint: bool = False,
     ) -> None:
         config = model.config
-        num_layers, limit = config.num_hidden_layers, max_positions(config)  # limit: None with relative positions
+        num_layers = config.num_hidden_layers
+        limit = max_positions(config)  # None with relative positions
         if not layers or not all(-num_layers - 1 <= layer <= num_layers for layer in layers):
             choices = f"0 to {num_layers} (or -1 to {-num_layers - 1})"
             raise ValueError(f"layers must be some of {choices}, got {list(layers)}")
         if window is None:
-            window = _NO_LIMIT if limit is None else limit  # `_NO_LIMIT`: longer than any document
+            window = 2**20 if limit is None else limit  # 2**20: longer than any document
         if limit is not None and window > limit:
             raise ValueError(f"the encoder reads {limit} tokens at once; window is {window}")
         super().__init__(len(layers) * config.hidden_size, window - len(special[0]) - len(special[1]), batch_size)
-        self.model, self.layers, self.frozen, self.pad_id = model, tuple(layers), frozen, pad_id
-        self.special, self.disjoint = (list(special[0]), list(special[1])), disjoint
+        self.model = model
+        self.layers = tuple(layers)
+        self.frozen = frozen
+        self.pad_id = pad_id
+        self.special = (list(special[0]), list(special[1]))
+        self.disjoint = disjoint
         model.train()  # `from_pretrained` returns a model in eval mode, which Lightning would not change
         if frozen:
             self.freeze()

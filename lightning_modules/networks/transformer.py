@@ -58,8 +58,10 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         if size % heads:
             raise ValueError(f"{heads} heads do not divide a size of {size}")
-        self.heads, self.dropout = heads, dropout
-        self.query, self.output = nn.Linear(size, size), nn.Linear(size, size)
+        self.heads = heads
+        self.dropout = dropout
+        self.query = nn.Linear(size, size)
+        self.output = nn.Linear(size, size)
         self.value = nn.Linear(size, size)
         # no bias: a bias of the keys adds a constant to all scores of a query, which does not change the softmax
         self.key = nn.Linear(size, size, bias=False)
@@ -96,12 +98,8 @@ class MultiHeadAttention(nn.Module):
         """Return the attention weights without dropout, [B, N, T, S]; arguments as in `forward`."""
         keys = (memory if isinstance(memory, KeyValues) else self.project(memory)).keys          # [B, N, S, D / N]
         scores = self.split(self.query(x) * keys.shape[-1] ** -0.5) @ keys.transpose(-1, -2)     # [B, N, T, S]
-        if mask is not None and mask.dtype == torch.bool:
-            # as 0 and -inf the mask is added in place, whereas `masked_fill` would copy the scores
-            mask = scores.new_zeros(mask.shape).masked_fill_(~mask, float("-inf"))
-            scores += mask
-        elif mask is not None:
-            scores = scores + mask
+        if mask is not None:
+            scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
         return scores.softmax(-1)
 
 
@@ -110,8 +108,10 @@ class FeedForward(nn.Module):
 
     def __init__(self, size: int, hidden_size: int, dropout: float = 0.0, activation: Activation = "relu") -> None:
         super().__init__()
-        self.inner, self.outer = nn.Linear(size, hidden_size), nn.Linear(hidden_size, size)
-        self.activation, self.dropout = _ACTIVATIONS[activation], Dropout(dropout)
+        self.inner = nn.Linear(size, hidden_size)
+        self.outer = nn.Linear(hidden_size, size)
+        self.activation = _ACTIVATIONS[activation]
+        self.dropout = Dropout(dropout)
         for linear in (self.inner, self.outer):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
@@ -131,7 +131,9 @@ class Residual(nn.Module):
         super().__init__()
         if norm not in ("pre", "post"):
             raise ValueError(f"norm must be pre or post, got {norm!r}")
-        self.norm, self.dropout, self.pre = nn.LayerNorm(size), Dropout(dropout), norm == "pre"
+        self.norm = nn.LayerNorm(size)
+        self.dropout = Dropout(dropout)
+        self.pre = norm == "pre"
 
     def forward(self, x: Tensor, function) -> Tensor:
         """Return x with the residual branch f = `function` added, normalized as `norm` says: [..., D] -> [..., D]."""
@@ -159,7 +161,8 @@ class EncoderLayer(nn.Module):
         super().__init__()
         self.attention = MultiHeadAttention(size, heads, dropout)
         self.feed_forward = FeedForward(size, feed_forward, dropout, activation)
-        self.around_attention, self.around_feed_forward = (Residual(size, dropout, norm) for _ in range(2))
+        self.around_attention = Residual(size, dropout, norm)
+        self.around_feed_forward = Residual(size, dropout, norm)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Apply the layer, [B, T, D] -> [B, T, D]; mask as in `MultiHeadAttention.forward`."""
@@ -188,9 +191,9 @@ class DecoderLayer(nn.Module):
         self.attention = MultiHeadAttention(size, heads, dropout)
         self.cross_attention = cross_attention or MultiHeadAttention(size, heads, dropout)
         self.feed_forward = FeedForward(size, feed_forward, dropout, activation)
-        self.around_attention, self.around_cross, self.around_feed_forward = (  # residual connection and norm of each
-            Residual(size, dropout, norm) for _ in range(3)
-        )
+        self.around_attention = Residual(size, dropout, norm)
+        self.around_cross = Residual(size, dropout, norm)
+        self.around_feed_forward = Residual(size, dropout, norm)
 
     def _cross_and_feed_forward(self, x: Tensor, memory: Tensor | KeyValues, mask: Tensor | None) -> Tensor:
         x = self.around_cross(x, lambda y: self.cross_attention(y, memory, mask))

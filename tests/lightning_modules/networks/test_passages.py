@@ -23,7 +23,7 @@ def test_each_token_belongs_to_one_window_and_sections_are_what_lies_between_sta
 @pytest.mark.parametrize("chunk", [1, 10, 1000])
 def test_passages_are_read_as_if_each_were_alone(chunk):
     torch.manual_seed(0)
-    model, ids = Reader(ScratchEncoder(20, 8, 2, 1, 16, 0.0), 8, None, 2).eval(), torch.randint(1, 20, (2, 9))
+    model, ids = Reader(ScratchEncoder(20, 8, 2, 1, 0.0), 8, None, 2).eval(), torch.randint(1, 20, (2, 9))
     segments = torch.randint(0, 2, (2, 9))
     passages = sections([9, 5], [[0, 4], [0, 2, 3]])
     found = model.encode_passages(ids, passages, segments, chunk)
