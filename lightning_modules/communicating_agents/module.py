@@ -91,10 +91,8 @@ class CommunicatingAgents(CopyingSummarizer):
     ) -> None:
         super().__init__(vocab_size, decoding, val_summaries)
         if agents < 1 or contextual_layers < 0 or cohesion < 0:
-            raise ValueError(
-                "model.agents is at least 1, contextual_layers and cohesion at least 0; "
-                f"got {agents}, {contextual_layers}, {cohesion}"
-            )
+            values = f"{agents}, {contextual_layers}, {cohesion}"
+            raise ValueError(f"model.agents is at least 1, contextual_layers and cohesion at least 0; got {values}")
         self.optimizer = optimizer
         self.word_vectors = embedding.word_vectors
         self.sentence_ends = tuple(sentence_ends)

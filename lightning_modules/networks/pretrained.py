@@ -52,9 +52,8 @@ class PretrainedEncoderDecoder(nn.Module):
     def encode(self, source: Tensor, mask: Tensor) -> Tensor:
         """Return states of documents, ids and mask [B, S] -> [B, S, D]; a `ValueError` if longer than the positions."""
         if self.max_positions is not None and source.shape[1] > self.max_positions:  # None: relative, as in T5
-            raise ValueError(
-                f"a document of {source.shape[1]} tokens, {self.max_positions} positions in the model: lower max_source"
-            )
+            limit = f"{self.max_positions} positions in the model: lower max_source"
+            raise ValueError(f"a document of {source.shape[1]} tokens, {limit}")
         if self.model.config.model_type == "led":  # whose authors let the first token attend to all others
             is_first = torch.arange(source.shape[1], device=source.device).eq(0).long().expand_as(source)
             encoder = self.model.get_encoder()

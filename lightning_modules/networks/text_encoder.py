@@ -70,9 +70,7 @@ class WindowedEncoder(nn.Module):
     def __init__(self, size: int, max_tokens: int, batch_size: int) -> None:
         super().__init__()
         if max_tokens < 1 or batch_size < 1:
-            raise ValueError(
-                f"an encoder needs room for a token and a batch of one window; got {max_tokens}, {batch_size}"
-            )
+            raise ValueError(f"encoders need room for a token and a batch of one; got {max_tokens}, {batch_size}")
         self.size = size  # D, of the token vectors
         self.max_tokens = max_tokens
         self.batch_size = batch_size

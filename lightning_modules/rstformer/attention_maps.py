@@ -30,10 +30,7 @@ def edu_attention(network: DiscourseLED, edus: int, **encoding) -> EduAttention:
     Raises a `ValueError` if there are several documents, or no discourse.
     """
     if encoding["input_ids"].shape[0] != 1 or encoding.get("discourse") is None:
-        raise ValueError(
-            "attention between EDUs needs a single document with discourse; pass one document, without the ablation "
-            "no_discourse"
-        )
+        raise ValueError("attention between EDUs needs a single document with discourse, so not no_discourse")
     layers: list[tuple[Tensor, Tensor]] = []  # attention of each layer with and without discourse, [H, E, E] each
 
     def record(module: LEDWindowAttention, arguments: tuple, keywords: dict, output: tuple) -> None:
