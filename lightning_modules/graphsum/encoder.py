@@ -27,11 +27,6 @@ class Source(NamedTuple):
     lengths: Tensor  # tokens of each document, [B], on the CPU
 
     @property
-    def paragraph_mask(self) -> Tensor:
-        """Mask of paragraphs, True at real ones, [B, L]."""
-        return self.mask.any(-1)
-
-    @property
     def visible(self) -> Tensor:
         """Attention mask of tokens, [B, L, n]; True at one token of padding paragraphs, so that no softmax is empty."""
         return transformer.ensure_nonempty(self.mask)
@@ -197,7 +192,7 @@ class GraphSumNetwork(TiedOutput):
     def encode(self, source: Source) -> Memory:
         """Encode documents, and return the keys and values for the cross-attention of each decoder layer."""
         tokens = self.token_vectors(source)
-        paragraph_mask = source.paragraph_mask                                               # [B, L]
+        paragraph_mask = source.mask.any(-1)                                                 # [B, L]
         if self.kind == "graph":
             visible = source.visible                                                         # [B, L, n]
             paragraphs = self.pooling(tokens, visible)                                       # [B, L, D]

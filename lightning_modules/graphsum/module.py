@@ -103,7 +103,8 @@ class GraphSum(SequenceToSequence):
             sigmas = [bias.log_sigma for bias in biases if bias.log_sigma.requires_grad]
             parameters = [parameter for parameter in parameters if not any(parameter is sigma for sigma in sigmas)]
         # parameter groups, and for each group the factor of its learning rate at a step
-        groups, factors = [{"params": parameters}], [noam_factor(self.network.size, self.optimizer.warmup_steps)]
+        groups = [{"params": parameters}]
+        factors = [noam_factor(self.network.size, self.optimizer.warmup_steps)]
         if sigmas:
             groups.append({"params": sigmas, "lr": self.optimizer.sigma_lr})
             factors.append(lambda step: 1.0)  # `sigma_lr` is constant
@@ -170,16 +171,13 @@ class GraphSum(SequenceToSequence):
         source = self.source(batch)
         return source.concatenate(batch.source).masked_fill(~source.concatenated_mask(), self.tokenizer.pad)
 
-    def paragraph_attention(self, batch: GraphSumBatch, samples: Samples) -> Tensor:
-        """Return the attention of each token to each paragraph, averaged over layers and heads, [B, K, T, L]."""
-        with evaluating(self):
-            return self.network.paragraph_attention(self.decoder_inputs(samples.tokens), self.source(batch))
-
     def summarize(self, batch: GraphSumBatch) -> list[Summary]:
         """Return the best hypothesis of each document, with the attention of its sentences to paragraphs in `extra`."""
         hypotheses = self.generate(batch, self.decoding)
         best = Samples(hypotheses.tokens[:, :1], hypotheses.lengths[:, :1])  # hypotheses are sorted, the best one first
-        attention = self.paragraph_attention(batch, best)[:, 0].float().cpu()                # without K = 1: [B, T, L]
+        with evaluating(self):
+            attention = self.network.paragraph_attention(self.decoder_inputs(best.tokens), self.source(batch))
+        attention = attention[:, 0].float().cpu()                                            # without K = 1: [B, T, L]
         num_paragraphs = batch.source_mask.any(-1).sum(1).tolist()  # of a mask of tokens, [B, L, n]
         summaries = []
         for b, (ids,) in enumerate(self._ids_without_stop(best)):

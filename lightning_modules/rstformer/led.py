@@ -209,12 +209,11 @@ class DiscourseLED(nn.Module):
         attention_mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         if discourse is None and (len(self.injections) or self.adapters is not None):
             raise ValueError("the model needs the discourse of the batch; pass it, or build a model with no_discourse")
+        view = View.of(attention_mask, is_global, None if discourse is None else discourse.token_edu)
         if self.adapters is not None:
-            view = View.of(attention_mask, is_global, discourse.token_edu)
             self.adapters.set_discourse(discourse.gamma, view.token_edu, discourse.band.shape[-1])  # R relations
         if not len(self.injections):
-            return View.of(attention_mask, is_global), [None] * num_layers  # plain attention needs no EDUs
-        view = View.of(attention_mask, is_global, discourse.token_edu)
+            return view, [None] * num_layers  # plain attention
         is_copied = view.token_edu.device != discourse.token_edu.device  # from the CPU to a GPU
         token_edu = discourse.token_edu if is_copied else view.token_edu  # what is on the CPU is read without a wait
         check_band(token_edu, self.reach, discourse.band, discourse.ids)  # reach: tokens to each side
