@@ -4,7 +4,7 @@ import json
 import math
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -95,13 +95,9 @@ def request_of(document: TreebankDocument, edus: bool = True) -> ParseRequest:
 @torch.no_grad()
 def parsed(parser: LightningModule, requests: Sequence[ParseRequest], description: str) -> list[DiscourseParse]:
     """Parse requests one by one, with a progress bar on terminals."""
-    return [parser.predict_step([request], number)[0] for number, request in enumerate(watched(requests, description))]
-
-
-def watched(items: Sequence, description: str) -> Iterator:
-    """Iterate with a progress bar on terminals."""
     with progress_bar() as progress:
-        yield from progress.track(items, description=description)
+        watched = progress.track(requests, description=description)
+        return [parser.predict_step([request], 0)[0] for request in watched]
 
 
 def score(options: Namespace) -> dict[str, Any]:
@@ -166,18 +162,16 @@ def _end_to_end(
     }
 
 
-def intervals(
-    sums: Tensor, score: Callable[[Tensor], Tensor], resamples: int = RESAMPLES, seed: int = 0
-) -> list[Interval]:
+def intervals(sums: Tensor, score: Callable[[Tensor], Tensor], resamples: int = RESAMPLES) -> list[Interval]:
     """Return M scores, computed from counts summed over documents, with percentile bootstrap intervals at `LEVEL`.
 
     Args:
         sums: K counts for each of D documents, such as of correct and predicted spans, [D, K].
         score: function from summed counts [..., K] to M scores [..., M]; NaN if undefined.
-        resamples, seed: number of samples and seed of the bootstrap.
+        resamples: number of samples of the bootstrap, drawn with seed 0.
     """
     sums = sums.double()
-    samples = torch.from_numpy(resampled_sums(sums.numpy(), resamples, seed))  # sums of each sample, [resamples, K]
+    samples = torch.from_numpy(resampled_sums(sums.numpy(), resamples))  # sums of each sample, [resamples, K]
     sample_scores = score(samples).numpy()  # [resamples, M]
     results = []
     for value, column in zip(score(sums.sum(0)).tolist(), sample_scores.T):
@@ -229,12 +223,6 @@ def markdown_page(result: dict[str, Any]) -> str:
     values = {"levels": LEVELS, "variants": VARIANTS, "shown": shown}
     values["cells"] = lambda scores: " | ".join(shown(scores[name]) for name in LEVELS)  # of a table row
     return template("precis.discourse", "scores.md").render(result, **values).rstrip()
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def shown(value: Interval | float, digits: int = 1) -> str:

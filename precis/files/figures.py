@@ -2,12 +2,10 @@
 
 import base64
 from html import escape
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -27,12 +25,6 @@ def new_figure(width: float, height: float) -> Figure:
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
-
-
-def save_figure(figure: Figure, path: Path, **options: Any) -> None:
-    """Write a figure as SVG or PNG, the same bytes each time; options are those of `Figure.savefig`."""
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "precis"}):  # text as text: a third of the size
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, **options)
 
 
 def png_element(png: bytes, description: str) -> str:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from jsonargparse import ArgumentParser
 from matplotlib.figure import Figure
 
-from precis.files.figures import save_figure
+from experiments.studies.controls.report import save_figure
 
 PAGE = Path(__file__).parents[2] / "results" / "mechanisms.md"
 _DIFFERENCE = re.compile(r"([^|;]*?) ([+-]?\d+\.\d+)(?: nats)? \[([+-]?\d+\.\d+), ([+-]?\d+\.\d+)\]")

@@ -14,8 +14,8 @@ import numpy as np
 
 from datamodules.documents import UserError
 from experiments.studies.controls.tasks import MeetingTurns
+from experiments.studies.markdown_table import table
 from precis.config.run_config import read_config
-from precis.discourse.score_parser import table
 from precis.evaluation.likelihood import runs_of
 from precis.runs.prediction_files import find_predictions, read_rows
 from precis.statistics.significance import format_p, paired_difference

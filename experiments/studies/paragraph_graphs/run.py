@@ -19,7 +19,7 @@ from datamodules.graphs import PermutedSimilarity, Similarity
 from datamodules.graphs.graph import ParagraphGraph
 from datamodules.graphs.paragraphs import ParagraphRule
 from experiments.studies.controls.tasks import MeetingTurns
-from precis.discourse.score_parser import table
+from experiments.studies.markdown_table import table
 from precis.statistics.significance import format_p, paired_difference
 
 FOLDS = 10

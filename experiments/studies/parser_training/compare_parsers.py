@@ -18,10 +18,11 @@ from pytorch_lightning import LightningModule
 from datamodules.discourse.records import TreebankDocument
 from datamodules.documents import UserError
 from datamodules.text.offsets import paragraph_offsets, sentence_offsets
+from experiments.studies.markdown_table import table
 from experiments.studies.parser_training.segmentation_errors import counts_of, f_scores
 from lightning_modules.metrics.parseval import parseval_scores
 from precis.config.parsers import load_parser
-from precis.discourse.score_parser import edu_starts, gold_documents, intervals, parsed, request_of, table
+from precis.discourse.score_parser import edu_starts, gold_documents, intervals, parsed, request_of
 
 SHARED = ("CC BY", "CC BY 2.5", "CC BY 4.0", "CC BY-SA 3.0", "public domain")  # licenses of the training documents
 

@@ -12,16 +12,18 @@ from pathlib import Path
 
 import torch
 
+from datamodules.corpora.parallel import progress_bar
 from datamodules.discourse.distributions import NUCLEARITIES
 from datamodules.discourse.features import ParserBatch, parser_features
 from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.trees import Span, Tree
 from datamodules.documents import UserError
+from experiments.studies.markdown_table import table
 from lightning_modules.discourse_parser.discourse_charts import ChartReader, document_tree
 from lightning_modules.discourse_parser.parser import DiscourseParser
 from lightning_modules.metrics.parseval import LEVELS
 from precis.config.parsers import load_parser
-from precis.discourse.score_parser import gold_documents, parseval, shown, table, watched
+from precis.discourse.score_parser import gold_documents, parseval, shown
 
 
 @torch.no_grad()
@@ -35,16 +37,17 @@ def decoded_trees(parser: DiscourseParser, documents: Sequence[TreebankDocument]
         readers[f"{scorer}{decoding}"] = ChartReader(first, original.classes, decoding, original.temperature)
     trees: dict[str, list[Tree]] = {name: [] for name in readers}
     try:
-        for document in watched(documents, "decodings"):
-            features = parser_features(document, document.edus, parser.subwords, name=document.id)
-            batch = ParserBatch.of([features]).to(parser.device)
-            vectors = parser.vectors(batch)
-            for name, reader in readers.items():
-                parser.reader = reader
-                (charts,) = parser.charts(batch, vectors, with_nodes=False)
-                nodes = document_tree(charts, reader.classes).tolist()
-                spans = [Span(a, k, b, NUCLEARITIES[sides], parser.relations[r]) for a, k, b, sides, r in nodes]
-                trees[name].append(Tree.from_spans(spans, len(document.edus)))
+        with progress_bar() as progress:
+            for document in progress.track(documents, description="decodings"):
+                features = parser_features(document, document.edus, parser.subwords, name=document.id)
+                batch = ParserBatch.of([features]).to(parser.device)
+                vectors = parser.vectors(batch)
+                for name, reader in readers.items():
+                    parser.reader = reader
+                    (charts,) = parser.charts(batch, vectors, with_nodes=False)
+                    nodes = document_tree(charts, reader.classes).tolist()
+                    spans = [Span(a, k, b, NUCLEARITIES[sides], parser.relations[r]) for a, k, b, sides, r in nodes]
+                    trees[name].append(Tree.from_spans(spans, len(document.edus)))
     finally:
         parser.reader = original
     return trees

@@ -16,6 +16,7 @@ from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.trees import Span, Tree
 from datamodules.documents import UserError
 from datamodules.text.offsets import paragraph_offsets, sentence_offsets
+from experiments.studies.markdown_table import table
 from lightning_modules.metrics.parseval import LEVELS, parseval_scores
 from precis.config.parsers import load_parser
 from precis.discourse.score_parser import (
@@ -27,7 +28,6 @@ from precis.discourse.score_parser import (
     parsed,
     request_of,
     shown,
-    table,
 )
 from precis.statistics.statistics import RESAMPLES
 

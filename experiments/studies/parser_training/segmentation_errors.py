@@ -20,9 +20,10 @@ from datamodules.discourse.parses import DiscourseParse, strip_edus
 from datamodules.discourse.records import TreebankDocument
 from datamodules.documents import UserError
 from datamodules.text.offsets import paragraph_offsets, sentence_offsets
+from experiments.studies.markdown_table import table
 from lightning_modules.metrics.parseval import parseval_counts, parseval_scores
 from precis.config.parsers import load_parser
-from precis.discourse.score_parser import edu_starts, gold_documents, intervals, parsed, request_of, table
+from precis.discourse.score_parser import edu_starts, gold_documents, intervals, parsed, request_of
 
 SMALLEST = 15  # relations with fewer missed boundaries are one row
 

@@ -17,10 +17,10 @@ import torch
 
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import UserError
+from experiments.studies.markdown_table import table
 from experiments.studies.section_agents.arms import Sizes
 from experiments.studies.section_agents.sections import Corpus, read_articles
 from experiments.studies.section_agents.training import Scores, train_seed
-from precis.discourse.score_parser import table
 from precis.statistics.significance import format_p, paired_difference
 
 COMPARISONS = (  # arm, compared with, measure
