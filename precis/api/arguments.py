@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from datamodules.documents import Document, UserError
+from precis.files.nested_values import leaves
 
 Text = str | Mapping[str, Any] | Document
 
@@ -32,7 +33,8 @@ def text_rows(texts: Iterable[Text]) -> list[dict[str, Any]]:
             kind = type(text).__name__
             raise UserError(f"text {number} is of type {kind}; give a string, or a mapping with a field 'document'")
         row = {"id": str(number), **text_row(text)}
-        if not "".join(_strings(row.get("document", ""))).strip():
+        strings = [part for _, part in leaves(row.get("document", "")) if isinstance(part, str)]
+        if not "".join(strings).strip():
             raise UserError(f"text {number} has no words; leave it out, or give one with words")
         rows.append(row)
     if not rows:
@@ -44,11 +46,3 @@ def text_row(text: Text) -> dict[str, Any]:
     if isinstance(text, Document):
         return {"id": text.id, "document": text.parts, "summary": text.references}
     return {"document": text} if isinstance(text, str) else dict(text)
-
-
-def _strings(value: Any) -> Iterable[str]:
-    if isinstance(value, (list, tuple)):
-        for part in value:
-            yield from _strings(part)
-    elif isinstance(value, str):
-        yield value

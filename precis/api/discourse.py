@@ -5,17 +5,17 @@ from functools import lru_cache
 from pytorch_lightning import LightningModule
 from torch import Tensor
 
-from datamodules.corpora.corpus import make_document
 from datamodules.corpora.texts import Texts
 from datamodules.discourse.distributions import Rows
 from datamodules.discourse.parses import DiscourseParse
 from datamodules.discourse.trees import Tree
-from datamodules.documents import Document, UserError
+from datamodules.documents import UserError
 from datamodules.text.language import length_words
 from datamodules.text.lines import counted
 from precis.config.parsers import load_parser
 from precis.discourse.parse import LARGEST_HEAT_MAP, parse_document
 from precis.discourse.tree_drawing import draw_svg, draw_text
+from precis.files.texts import documents_of
 
 _load_parser = lru_cache(maxsize=2)(load_parser)
 
@@ -73,10 +73,7 @@ def parse(text: str, parser: str | LightningModule = "default", rows: Rows = "si
     """
     if not isinstance(text, str) or not text.strip():
         raise UserError("there is no text to parse; give a string with words")
-    record = next(Texts([("text", text)]).records("test"))  # the corpus of this text has only the split `test`
-    document = make_document(record, language=language)
-    if not isinstance(document, Document):
-        raise UserError(str(document))  # a `BadRecord`: problem and remedy
+    (document,) = documents_of(Texts([("text", text)]), language)
     if isinstance(parser, str):
         # band, EDUs to each side: all, at most the number of words; a power of two, so that texts share a cached parser
         num_words = len(length_words(text))

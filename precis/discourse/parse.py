@@ -18,7 +18,7 @@ from datamodules.corpora.corpus import Corpus
 from datamodules.corpora.parallel import progress_bar
 from datamodules.corpora.texts import Texts
 from datamodules.discourse.cache import ParseCache, ShardWriter
-from datamodules.discourse.distributions import Rows
+from datamodules.discourse.distributions import Rows, to_dense
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import Document, UserError
 from datamodules.parsing import CorpusDocuments, ParsingData, add_answers, count_tokens
@@ -237,14 +237,11 @@ def draw(parse: DiscourseParse, request: ParseRequest, svg: Path | None = None, 
 
 def nucleus_probabilities(parse: DiscourseParse) -> torch.Tensor:
     """Return p(EDU i is the nucleus of EDU j), summed over relations, [E, E]; 0 for i = j, NaN outside the band."""
-    size, half = parse.size, parse.half_width  # E, b
-    pairs = torch.full((size, size), float("nan"))  # [E, E]
-    row = torch.arange(size)[:, None].expand(-1, 2 * half + 1)  # [E, 2b + 1]: i
-    column = row + torch.arange(-half, half + 1)  # [E, 2b + 1]: j
-    in_text = (column >= 0) & (column < size)  # [E, 2b + 1]
-    probabilities = parse.band(half).sum(-1)  # [E, 2b + 1, relations] -> [E, 2b + 1]
-    pairs[row[in_text], column[in_text]] = probabilities[in_text]
-    return pairs
+    half_width = parse.half_width  # b
+    band = parse.band(half_width).sum(-1, keepdim=True)  # [E, 2b + 1, relations] -> [E, 2b + 1, 1]
+    missing = parse.size - 1 - half_width  # distances of pairs on either side that are not stored
+    band = torch.nn.functional.pad(band, (0, 0, missing, missing), value=float("nan"))  # [E, 2E - 1, 1]
+    return to_dense(band).squeeze(-1)
 
 
 def heat_map(parse: DiscourseParse) -> Figure:

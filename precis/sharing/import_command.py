@@ -1,6 +1,5 @@
 """`precis import`: a run folder from a checkpoint of PreSumm or MatchSum."""
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -9,11 +8,12 @@ from typing import Any
 
 import torch
 import yaml
-from jsonargparse import ArgumentParser
+from jsonargparse import ArgumentParser, Namespace
 from torch import Tensor
 
 from datamodules.atomic_write import appearing_folder
 from datamodules.documents import UserError
+from datamodules.text.hashing import file_digest
 from precis.runs.run_folder import build, environment
 from precis.sharing.foreign_files import Kind, find_kind, read_weights, rename
 
@@ -39,29 +39,27 @@ def import_run(arguments: list[str]) -> None:
         state = rename(weights, kind)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-    config = _run_config(kind, state, options.encoder, options.heads, options.scorer)
+    config = _run_config(kind, state, options)
     with appearing_folder(out) as building:
         _write_run_folder(building, config, state, kind, path)
     print(f"{out}: a run of {config['model']['class_path'].rpartition('.')[2]} from {path}")
     print(f"next: precis summarize --checkpoint {out} article.txt")
 
 
-def _run_config(
-    kind: Kind, state: Mapping[str, Tensor], encoder: str, heads: int, scorer: Path | None = None
-) -> dict[str, Any]:
+def _run_config(kind: Kind, state: Mapping[str, Tensor], options: Namespace) -> dict[str, Any]:
     """Return a run's config: sizes from the weights, which do not show `heads`; the rest as in the released code."""
     sizes = {name: tensor.shape for name, tensor in state.items()}
     positions = next(size[0] for name, size in sizes.items() if name.endswith("position_embeddings.weight"))
     vocab_size = next(size[0] for name, size in sizes.items() if name.endswith("word_embeddings.weight"))
-    model: dict[str, Any] = {"vocab_size": vocab_size, "encoder": {"checkpoint": encoder}}
-    data: dict[str, Any] = {"vocab_size": vocab_size, "checkpoint": encoder, "batch_size": 6}
+    model: dict[str, Any] = {"vocab_size": vocab_size, "encoder": {"checkpoint": options.encoder}}
+    data: dict[str, Any] = {"vocab_size": vocab_size, "checkpoint": options.encoder, "batch_size": 6}
     if kind != "matchsum":
         model["encoder"] |= {"long_input": "extend", "positions": positions}  # PreSumm's may be more than BERT's 512
     if kind == "presumm_ext":
         name, data_name = "BertSum", "ExtractiveData"
         model["inter_sentence"] = {
             "layers": _number_of_layers(sizes, r"network\.layers\.(\d+)\."),
-            "heads": heads,
+            "heads": options.heads,
             "inner_size": sizes["network.layers.0.feed_forward.inner.weight"][0],
             "activation": "gelu_tanh",
             "first_norm": False,
@@ -73,16 +71,17 @@ def _run_config(
     elif kind == "presumm_abs":
         name, data_name = "BertSumAbs", "BertSumAbsData"
         model |= {"activation": "gelu_tanh", "output_bias": True, "sentence_mark": "[unused2]"}  # between sentences
-        model |= {"decoder_layers": _number_of_layers(sizes, r"decoder\.decoder\.(\d+)\."), "decoder_heads": heads}
+        model["decoder_layers"] = _number_of_layers(sizes, r"decoder\.decoder\.(\d+)\.")
+        model["decoder_heads"] = options.heads
         model["decoder_inner_size"] = sizes["decoder.decoder.0.feed_forward.inner.weight"][0]
         model["decoding"] = {"beam_size": 5, "min_length": 50, "max_length": 200, "no_repeat_ngram": 3}
         model["decoding"] |= {"length_penalty": "gnmt", "alpha": 0.95}
         data |= {"max_source": positions}
     else:
         name, data_name = "MatchSum", "MatchSumData"
-        if scorer is None:
+        if options.scorer is None:
             raise UserError("MatchSum chooses among sentences that another model proposes; give --scorer RUN")
-        run = str(scorer.absolute())
+        run = str(options.scorer.absolute())
         data["scorer"] = {"class_path": "precis.training.run_scorer.RunScorer", "init_args": {"run": run}}
     data["corpus"] = {"class_path": "datamodules.corpora.Hub", "init_args": {"name": "cnn_dailymail"}}
     return {
@@ -119,9 +118,8 @@ def _write_run_folder(
     torch.save(content, folder / "checkpoints" / "best.ckpt")
     data.save_tokenizer(folder / "text")
     (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
-    with source.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    record = environment() | {"seed": None, "imported": {"file": source.name, "sha256": digest, "kind": kind}}
+    imported = {"file": source.name, "sha256": file_digest(source), "kind": kind}
+    record = environment() | {"seed": None, "imported": imported}
     (folder / "environment.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 

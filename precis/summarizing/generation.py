@@ -21,6 +21,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from datamodules.batch import pad
 from datamodules.documents import UserError
+from datamodules.text.hashing import file_digest
 from lightning_modules.decoding.hugging_face import length_limits
 
 # Parts of the names of classes that generate; an encoder would generate nonsense.
@@ -202,8 +203,7 @@ def weights_digest(name: str, model: PreTrainedModel) -> str | None:
         return getattr(model.config, "_commit_hash", None)
     digest = hashlib.sha256()  # of weights, config and tokenizer, not of other files
     for path in sorted(path for path in folder.iterdir() if path.suffix in (".safetensors", ".bin", ".json", ".model")):
-        with path.open("rb") as file:
-            digest.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}".encode())
+        digest.update(f"{path.name} {file_digest(path)}".encode())
     return digest.hexdigest()[:16]  # 64 bits distinguish models reliably
 
 

@@ -1,6 +1,5 @@
 """`RunScorer`: a trained extractive model that proposes the candidates of another model."""
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -9,6 +8,7 @@ import torch
 
 from datamodules.batch import groups_by_length, pools
 from datamodules.documents import Document, UserError
+from datamodules.text.hashing import file_digest
 from lightning_modules.checkpoints import best_checkpoint
 from precis.runs.run_folder import Run, load_run
 
@@ -36,8 +36,7 @@ class RunScorer:
     @cached_property
     def fingerprint(self) -> str:
         """Digest of the best checkpoint of the run, with the version of the scorer."""
-        with best_checkpoint(self.run).open("rb") as file:
-            return f"{hashlib.file_digest(file, 'sha256').hexdigest()}-{SCORES_VERSION}"
+        return f"{file_digest(best_checkpoint(self.run))}-{SCORES_VERSION}"
 
     def sentence_scores(self, documents: Iterable[Document]) -> Iterator[list[float]]:
         """Yield for each document the scores of its sentences.
