@@ -122,11 +122,7 @@ def written_line(system: str, count: int, path: Path) -> str:
 def signature(system: str, settings: Mapping[str, Any]) -> str:
     """Return one line that says how summaries were made: `hf|checkpoint:...|num_beams:4|...|precis:0.1.0`."""
     parts = [f"{name}:{value}" for name, value in settings.items() if value is not None]
-    try:
-        parts.append(f"precis:{metadata.version('precis-suite')}")
-    except metadata.PackageNotFoundError:  # run from a source tree that was never installed
-        parts.append("precis:source")
-    return "|".join([system, *parts])
+    return "|".join([system, *parts, f"precis:{metadata.version('precis-suite')}"])
 
 
 def name_documents(ids: Iterable[str], what: str) -> str | None:

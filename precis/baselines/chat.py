@@ -12,16 +12,8 @@ from datamodules.corpora.corpus import as_document
 from datamodules.documents import Document, UserError
 from datamodules.text.hashing import text_digest
 from datamodules.text.lines import counted
+from precis.baselines import baseline_files
 from precis.baselines.answers_file import Answers, answers_path, open_answers
-from precis.baselines.baseline_files import (
-    add_document_arguments,
-    documents_digest,
-    expand_corpus_file,
-    name_documents,
-    read_documents,
-    signature,
-    write_predictions,
-)
 from precis.baselines.endpoint import Endpoint, add_endpoint_arguments
 from precis.summarizing.prompts import answer_text, check_fields, fill, read_prompt, read_queries, shipped_prompts
 
@@ -37,7 +29,7 @@ def chat(arguments: list[str]) -> None:
     Hugging Face needs no server: precis baseline hf --checkpoint NAME.
     """
     parser = _parser()
-    options = parser.parse_args(expand_corpus_file(arguments))
+    options = parser.parse_args(baseline_files.expand_corpus_file(arguments))
     target = Path(options.out)
     prompts = _Prompts(options)
     if options.base_url is None:
@@ -45,9 +37,10 @@ def chat(arguments: list[str]) -> None:
     endpoint = Endpoint(options)
     # what answers depend on: not the address, because a job that continues may find the server at another one
     settings = {"system": "chat", "model": options.model, "request": endpoint.request}
-    documents = read_documents(parser, options)
+    documents = baseline_files.read_documents(parser, options)
     prompts.check_queries(documents["id"])
-    settings |= prompts.settings | {"split": options.split, "documents": documents_digest(map(as_document, documents))}
+    settings |= prompts.settings | {"split": options.split}
+    settings["documents"] = baseline_files.documents_digest(map(as_document, documents))
     with open_answers(answers_path(target), settings) as answers:
         pairs = ((document.id, prompts.prompt(document)) for document in map(as_document, documents))
         failures = endpoint.request_missing(pairs, answers, len(documents))
@@ -58,11 +51,11 @@ def chat(arguments: list[str]) -> None:
             raise UserError(f"no answer for {lacking}, the first {first_id}: {reason}; {remedy}")
         counts, notes = count_problems(prompts, documents, answers, failures)
         keys = ("model", "prompt", "n", "query", "max_words", "request", "documents")  # in the signature
-        signed = signature("chat", {key: _digest(settings.get(key)) for key in keys})  # long values as digests
+        signed = {key: _digest(settings.get(key)) for key in keys}  # long values as digests
         record = {"split": options.split, "base_url": options.base_url}
-        record |= {"signature": signed, "settings": settings, "counts": counts}
+        record |= {"signature": baseline_files.signature("chat", signed), "settings": settings, "counts": counts}
         texts = {name: answer_text(answer["text"]) for name, answer in answers.by_id.items()}  # without <think>
-        write_predictions(target, documents, texts, record, notes, options.language)
+        baseline_files.write_predictions(target, documents, texts, record, notes, options.language)
 
 
 def _parser() -> ArgumentParser:
@@ -70,7 +63,7 @@ def _parser() -> ArgumentParser:
     add = parser.add_argument
     add("--model", type=str, required=True, help="name of the model at the endpoint")
     add_endpoint_arguments(parser)
-    add_document_arguments(parser)
+    baseline_files.add_document_arguments(parser)
     prompts = ", ".join(shipped_prompts())
     add("--prompt", type=str, default="three_sentences", help=f"a file, or one of {prompts}")
     add("--n", type=int | None, default=None, help="value of {n} in the prompt, the number of words")
@@ -134,7 +127,7 @@ def count_problems(
         "documents without an answer": list(failures),
     }
     tokens = {name: sum(reply[name] or 0 for reply in replies) for name in ("prompt_tokens", "answer_tokens")}
-    notes = [name_documents(ids, problem) for problem, ids in problems.items()]
+    notes = [baseline_files.name_documents(ids, problem) for problem, ids in problems.items()]
     notes.append(f"{tokens['prompt_tokens']:,} tokens of prompts, {tokens['answer_tokens']:,} of answers")
     sizes = {"words": [sum(sent for sent, _ in words.values()), sum(total for _, total in words.values())]}  # sent, all
     return tokens | sizes | {problem: len(ids) for problem, ids in problems.items()}, notes

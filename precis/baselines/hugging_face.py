@@ -4,23 +4,15 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
-from jsonargparse import ArgumentParser
+from jsonargparse import ArgumentParser, Namespace
 from transformers import __version__ as transformers_version
 
 from datamodules.batch import pools
 from datamodules.corpora.corpus import as_document
 from datamodules.corpora.parallel import progress_bar
 from datamodules.truncation import TruncationRow, truncation_line
+from precis.baselines import baseline_files
 from precis.baselines.answers_file import Answers, answers_path, open_answers
-from precis.baselines.baseline_files import (
-    add_document_arguments,
-    documents_digest,
-    expand_corpus_file,
-    name_documents,
-    read_documents,
-    signature,
-    write_predictions,
-)
 from precis.summarizing.generation import weights_digest
 from precis.summarizing.hugging_face import HuggingFaceSummarizer
 from precis.summarizing.summary_options import PretrainedOptions, read_options
@@ -52,23 +44,23 @@ def score_pretrained(arguments: list[str]) -> None:
 
 def write_summaries(parser: ArgumentParser, arguments: list[str]) -> Path:
     """Write a model's summaries for a command line, reusing those of a command that was killed; return their file."""
-    options = parser.parse_args(expand_corpus_file(arguments))
+    options = parser.parse_args(baseline_files.expand_corpus_file(arguments))
     target = Path(options.out or f"{Path(options.checkpoint).name}.jsonl")
     model = HuggingFaceSummarizer(options.checkpoint, read_options(PretrainedOptions, options))
-    documents = read_documents(parser, options)
+    documents = baseline_files.read_documents(parser, options)
     model.language = options.language  # with --run, `read_documents` has set it to the language of the run
     settings = settings_of(model) | {"split": options.split}
-    settings["documents"] = documents_digest(map(as_document, documents))
+    settings["documents"] = baseline_files.documents_digest(map(as_document, documents))
     with open_answers(answers_path(target), settings) as answers:
         _summarize(model, documents, answers)
-        _write(target, documents, answers, settings, options.split, options.language)
+        _write(target, documents, answers, settings, options)
     return target
 
 
 def _parser(command: str, description: str, needs_out: bool) -> ArgumentParser:
     parser = ArgumentParser(prog=command, description=description, exit_on_error=False)
     parser.add_argument("--checkpoint", type=str, required=True, help="name on the hub (downloaded) or folder")
-    add_document_arguments(parser, needs_out)
+    baseline_files.add_document_arguments(parser, needs_out)
     parser.add_class_arguments(PretrainedOptions, None, skip={"language"})  # the documents have one
     parser.set_defaults(long_documents="truncate")  # as published scores are computed
     return parser
@@ -102,17 +94,17 @@ def _summarize(model: HuggingFaceSummarizer, documents: Dataset, answers: Answer
                 progress.advance(task, len(batch))
 
 
-def _write(
-    target: Path, documents: Dataset, answers: Answers, settings: dict[str, Any], split: str, language: str
-) -> None:
+def _write(target: Path, documents: Dataset, answers: Answers, settings: dict[str, Any], options: Namespace) -> None:
     """Write predictions and how they were made, and print which documents and summaries were cut off."""
     generated = [answers.by_id[name] for name in documents["id"]]  # in the order of the documents
     token_counts = [answer["source_tokens"] for answer in generated]  # (read by the model, total) of each document
     truncated = [answer["id"] for answer, (read, total) in zip(generated, token_counts) if read < total]
+    divided = [answer["id"] for answer in generated if answer["windows"] > 1]
     stopped = [answer["id"] for answer in generated if answer["stopped"]]  # at the maximum length of a summary
     empty = [answer["id"] for answer in generated if not answer["text"].strip()]
     texts = {answer["id"]: answer["text"] for answer in generated}
-    read, total = sum(read for read, _ in token_counts), sum(total for _, total in token_counts)
+    read = sum(read for read, _ in token_counts)
+    total = sum(total for _, total in token_counts)
     counts = {
         "truncated": len(truncated),
         "source_tokens": [read, total],
@@ -121,21 +113,20 @@ def _write(
         "empty": len(empty),
     }
     generation = settings["generation"]
-    signed = signature(
-        "hf",
-        {name: settings[name] for name in ("checkpoint", "weights", "max_source", "long_documents", "dtype")}
-        | {name: generation[name] for name in sorted(generation) if not name.startswith(UNSIGNED)}
-        | {"documents": settings["documents"], "transformers": settings["transformers"]},
-    )
-    record = {"split": split, "signature": signed, "settings": settings, "counts": counts}
+    signed = {name: settings[name] for name in ("checkpoint", "weights", "max_source", "long_documents", "dtype")}
+    signed |= {name: generation[name] for name in sorted(generation) if not name.startswith(UNSIGNED)}
+    signed |= {name: settings[name] for name in ("documents", "transformers")}
+    signature = baseline_files.signature("hf", signed)
+    record = {"split": options.split, "signature": signature, "settings": settings, "counts": counts}
     truncation = TruncationRow(
-        split=split, counted="source tokens", limit=f"max_source {settings['max_source']}", documents=len(generated),
-        documents_cut=len(truncated), total=total, left_out=total - read, examples=" ".join(truncated[:3]),
+        split=options.split, counted="source tokens", limit=f"max_source {settings['max_source']}",
+        documents=len(generated), documents_cut=len(truncated), total=total, left_out=total - read,
+        examples=" ".join(truncated[:3]),
     )  # fmt: skip
     notes = [
         truncation_line([truncation]),
-        name_documents((answer["id"] for answer in generated if answer["windows"] > 1), "documents in several windows"),
-        name_documents(stopped, "summaries reach the maximum length"),
-        name_documents(empty, "empty summaries"),
+        baseline_files.name_documents(divided, "documents in several windows"),
+        baseline_files.name_documents(stopped, "summaries reach the maximum length"),
+        baseline_files.name_documents(empty, "empty summaries"),
     ]
-    write_predictions(target, documents, texts, record, notes, language)
+    baseline_files.write_predictions(target, documents, texts, record, notes, options.language)

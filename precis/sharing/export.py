@@ -128,14 +128,6 @@ def model_card(
     environment = {"corpus": {}} | _record(run, "environment.json")  # for a run folder without the file
     corpus = config["data"]["init_args"].get("corpus") or {}
     corpus_arguments = {key: value for key, value in (corpus.get("init_args") or {}).items() if value is not None}
-    versions = ", ".join(f"{package} {version}" for package, version in environment.get("versions", {}).items())
-    training = {
-        "seed": environment.get("seed"),
-        "commit of the suite": environment.get("git_commit"),
-        "device": environment.get("device"),
-        "Python": environment.get("python"),
-        "versions": versions or None,
-    }
     card = ModelCard.from_template(
         header,
         template_path=str(Path(__file__).with_name("model_card.md")),
@@ -144,9 +136,7 @@ def model_card(
         description=(inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " "),
         paper=(inspect.getdoc(sys.modules[kind.__module__]) or "").split("\n")[0],
         weights=EXPORTED,
-        has_network=(folder / "config.json").is_file(),
-        has_encoder=(folder / "encoder").is_dir(),
-        has_text=(folder / "text").is_dir(),
+        files=[path.name for path in folder.iterdir()],
         note=note,
         corpus=str(corpus.get("class_path", "unknown")).rpartition(".")[2],
         corpus_arguments=json.dumps(corpus_arguments, ensure_ascii=False),
@@ -155,7 +145,6 @@ def model_card(
         results=_record(run, "results.json"),
         signatures=_record(run, "predictions.signatures.json"),
         step=step,
-        training=training,
         licence=licence,
     )
     return f"{card}\n"

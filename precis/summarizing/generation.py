@@ -130,13 +130,11 @@ def change_settings(config: GenerationConfig, settings: Mapping[str, Any]) -> Ge
     if settings.get("num_beams") == 1:
         changed.update(**dict.fromkeys(OF_BEAMS))  # to None: transformers refuses settings of beams for a single one
     try:
-        changed.update(**UNUSED | settings | FIXED)  # UNUSED: temperature etc. are None unless set; FIXED: never sample
-        _solve_conflict(changed, settings)  # of minimum and maximum length
-        changed.validate()
-    except UserError:
-        raise  # of `_solve_conflict`; it is a ValueError, but already names option and remedy
+        # UNUSED: temperature etc. are None unless set; FIXED: never sample. `update` checks the values.
+        changed.update(**UNUSED | settings | FIXED)
     except (ValueError, TypeError) as error:
         raise UserError(f"{OPTION}: {' '.join(str(error).split())}; change the setting") from None
+    _solve_conflict(changed, settings)  # of minimum and maximum length
     return changed
 
 
