@@ -24,11 +24,12 @@ def metric_names(metrics: Any) -> str | None:
     return ",".join(checked("metrics", name, str, remedy) for name in checked("metrics", metrics, list | tuple, remedy))
 
 
-def text_rows(texts: Iterable[Text]) -> list[dict[str, Any]]:
+def text_rows(texts: Text | Iterable[Text]) -> list[dict[str, Any]]:
     """Return texts as records with `id`, by default their number from 1, and `document`; a `UserError` for no words."""
     rows = []
-    checked("texts", texts, Iterable, "a string, or a list of strings")  # callers put a single string in a list
-    for number, text in enumerate([texts] if isinstance(texts, Mapping | Document) else texts, start=1):
+    if isinstance(texts, str | Mapping | Document):  # a single text
+        texts = [texts]
+    for number, text in enumerate(checked("texts", texts, Iterable, "a string, or a list of strings"), start=1):
         if not isinstance(text, (str, Mapping, Document)):
             kind = type(text).__name__
             raise UserError(f"text {number} is of type {kind}; give a string, or a mapping with a field 'document'")

@@ -97,7 +97,7 @@ class Run:
             UserError: if a text is empty, or the model has no such option.
         """
         is_single = isinstance(texts, (str, Mapping, Document))
-        with self._data_over(Records(text_rows([texts] if isinstance(texts, str) else texts)), batch_size) as data:
+        with self._data_over(Records(text_rows(texts)), batch_size) as data:
             summaries = self._summarize(data, options)
         return summaries[0] if is_single else summaries
 

@@ -88,7 +88,7 @@ def summarize(
     """
     is_single = isinstance(texts, (str, Mapping, Document))
     name, budget = checked_name(model, language), LengthBudget(words=words, sentences=sentences, ratio=ratio)
-    documents = documents_of(Records(text_rows([texts] if isinstance(texts, str) else texts)), language)
+    documents = documents_of(Records(text_rows(texts)), language)
     if name in LIGHT and language_of(language).is_english:  # runs without Lightning, a slow import
         summaries: list[Summary] = list(light_summaries(light_model(shipped_folder(name)), documents, budget))
     else:

@@ -7,18 +7,17 @@ import sys
 from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
 from jsonargparse.typing import PositiveInt
 
-import datamodules.corpora
 from callbacks.results_path import results_path
 from datamodules.atomic_write import atomic_file, atomic_write
-from datamodules.corpora.corpus import Corpus, as_document, build_documents
+from datamodules.corpora.corpus import as_document, build_documents
 from datamodules.documents import Document, UserError
 from datamodules.text.lines import counted, json_line
-from precis.config.load_classes import load_classes
+from precis.config.load_classes import add_corpus_arguments
 from precis.files.field_names import first_row, guess_fields
 from precis.files.texts import is_records
 from precis.summarizing.prompts import sentences_of
@@ -32,15 +31,11 @@ NAMED = 3  # maximum number of documents that a message names
 def add_document_arguments(parser: ArgumentParser, needs_out: bool = True) -> None:
     """Add the arguments that name documents, and where their summaries are written."""
     add = parser.add_argument
-    load_classes(datamodules.corpora)  # so that --corpus takes their names
-    parser.add_subclass_arguments(Corpus, "corpus", required=False)
-    add("--run", type=str | None, default=None, help="run folder whose corpus is summarized")
+    add_corpus_arguments(parser)
+    add("--run", type=str | None, default=None, help="run folder whose corpus is summarized, in the run's language")
     add("--split", type=str, default="test", help="split of the corpus")
-    add("--language", type=str, default="en", help="ISO code of the language; with --run, that of the run is used")
     add("--out", type=str, required=needs_out, help="output file, such as lead.jsonl")
     add("--documents", type=PositiveInt | None, default=None, help="maximum number of documents")
-    add("--on_bad_record", type=Literal["raise", "skip"], default="raise", help="what to do about invalid records")
-    add("--num_proc", type=int, default=1, help="number of processes for sentence splitting")
 
 
 def expand_corpus_file(arguments: list[str]) -> list[str]:

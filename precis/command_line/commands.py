@@ -8,14 +8,13 @@ from typing import Literal
 
 from jsonargparse import ArgumentParser, Namespace
 
-import datamodules.corpora
 from datamodules.atomic_write import appearing_folder
 from datamodules.corpora.corpus import Corpus
 from datamodules.corpora.files import Files
 from datamodules.corpora.texts import Texts
 from datamodules.documents import UserError
 from datamodules.text.lines import printable_line
-from precis.config.load_classes import load_classes
+from precis.config.load_classes import add_corpus_arguments
 from precis.config.run_config import read_config
 from precis.config.shipped import LEXRANK, LIGHT, checked_name
 from precis.files.field_names import describe_value, first_row, guess_fields
@@ -99,14 +98,9 @@ def _choose_model(options: Namespace) -> bool:
 def corpus(arguments: list[str]) -> None:
     """`precis corpus FILE`, or `precis corpus --corpus NAME ...`: counts, lengths and first examples of a corpus."""
     parser = ArgumentParser(prog="precis corpus", description=corpus.__doc__, exit_on_error=False)
-    load_classes(datamodules.corpora)  # so that --corpus takes their names
     parser.add_argument("file", nargs="?", type=Path, help="file of records; its fields are guessed and explained")
-    parser.add_subclass_arguments(Corpus, "corpus", required=False)
+    add_corpus_arguments(parser)
     parser.add_argument("--examples", type=int, default=2, help="number of documents to show per split")
-    parser.add_argument("--language", type=str, default="en", help="ISO code of the language; xx for any")
-    bad_records = "what to do with invalid records"
-    parser.add_argument("--on_bad_record", type=Literal["raise", "skip"], default="raise", help=bad_records)
-    parser.add_argument("--num_proc", type=int, default=1, help="number of processes for sentence splitting")
     parser.add_argument("--json", type=bool, default=False, help="JSON instead of tables")
     options = parser.parse_args(arguments)
     if (options.file is None) == (options.corpus is None):  # both or neither

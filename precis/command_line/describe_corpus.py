@@ -1,7 +1,7 @@
 """Implementation of `precis corpus`: counts, lengths, overlaps and first examples of a corpus."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -55,9 +55,7 @@ def find_overlaps(tables: Mapping[str, Dataset]) -> dict[str, list[dict[str, str
     return overlaps
 
 
-def describe(
-    split: str, dataset: Dataset, examples: int = 2, overlaps: Sequence[dict[str, str]] = ()
-) -> dict[str, Any]:
+def describe(split: str, dataset: Dataset, examples: int, overlaps: list[dict[str, str]]) -> dict[str, Any]:
     """Describe the documents of a split, as `build_documents` returns them.
 
     Returns:
@@ -76,7 +74,7 @@ def describe(
         "examples": list(map(as_document, dataset.select(range(min(examples, len(dataset)))))),
         **{name: _spread(values) for name, values in _lengths(dataset).items()},
         "script": script._asdict() if script else None,
-        "overlaps": list(overlaps),
+        "overlaps": overlaps,
     }
 
 

@@ -2,15 +2,16 @@
 
 import json
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import yaml
-from jsonargparse import _typehints, set_loader, set_parsing_settings
+from jsonargparse import ArgumentParser, _typehints, set_loader, set_parsing_settings
 from jsonargparse._loaders_dumpers import yaml_load
 
 import callbacks
 import datamodules.corpora
 import lightning_modules
+from datamodules.corpora.corpus import Corpus
 from precis.files.data_files import load_yaml
 
 
@@ -19,6 +20,17 @@ def load_classes(*packages: ModuleType) -> None:
     for package in packages or (callbacks, datamodules, datamodules.corpora, lightning_modules):
         for name in package.__all__:
             getattr(package, name)  # imports its module
+
+
+def add_corpus_arguments(parser: ArgumentParser, on_bad_record: str = "raise") -> None:
+    """Add the options that name a corpus, and those that say how its documents are read."""
+    add = parser.add_argument
+    load_classes(datamodules.corpora)  # so that --corpus takes their names
+    parser.add_subclass_arguments(Corpus, "corpus", required=False)
+    add("--language", type=str, default="en", help="ISO code of the language; xx for any")
+    record_help = "what to do with invalid records"
+    add("--on_bad_record", type=Literal["raise", "skip"], default=on_bad_record, help=record_help)
+    add("--num_proc", type=int, default=1, help="number of processes for sentence splitting")
 
 
 _as_namespace = _typehints.subclass_spec_as_namespace

@@ -52,9 +52,14 @@ def resolve_configs(arguments: list[str]) -> list[str]:
 
 def named_configs(arguments: Sequence[str]) -> Iterator[tuple[int, str]]:
     """Yield (index of the argument, value) for each `--config` on the command line; the value "" if there is none."""
+    return option_values(arguments, "--config", "-c")
+
+
+def option_values(arguments: Sequence[str], *names: str) -> Iterator[tuple[int, str]]:
+    """Yield (index of the argument, value) for each option with one of some names; the value "" if there is none."""
     for index, argument in enumerate(arguments):
         flag, equals, value = argument.partition("=")
-        if flag in ("--config", "-c"):
+        if flag in names:
             yield (index, value) if equals else (index + 1, "".join(arguments[index + 1 : index + 2]))
 
 

@@ -8,15 +8,13 @@ from jsonargparse import ArgumentParser
 from jsonargparse.typing import PositiveInt
 
 import datamodules.corpora
-from datamodules.corpora.corpus import Corpus
 from datamodules.corpora.texts import Texts
 from datamodules.documents import UserError
-from precis.config.load_classes import load_classes
+from precis.config.load_classes import add_corpus_arguments
 from precis.config.parsers import PARSERS
 from precis.files.texts import collect_texts, is_records
 from precis.statistics.statistics import RESAMPLES
 
-LANGUAGE_HELP = "ISO code of the language, which divides texts into sentences"
 PARSER_HELP = f"{', '.join(PARSERS)}, or a parser's run folder"
 
 
@@ -50,11 +48,9 @@ def _parse_options() -> ArgumentParser:  # the parser of `precis parse`; it rais
     parser = ArgumentParser(prog="precis parse", description=parse.__doc__, exit_on_error=False)
     add = parser.add_argument
     add("inputs", nargs="*", type=str, help="text files, folders of .txt files; standard input if none")
-    load_classes(datamodules.corpora)  # imports them, so that a corpus can be named by its class alone
-    parser.add_subclass_arguments(Corpus, "corpus", required=False)
+    add_corpus_arguments(parser, on_bad_record="skip")
     add("--out", type=Path | None, default=None, help="folder of parses, created if needed")
     add("--parser", type=str, default="default", help=PARSER_HELP)
-    add("--language", type=str, default="en", help=LANGUAGE_HELP)
     add("--rows", type=Literal["side", "nucleus"], default="side", help="which EDUs carry probability")  # see tree_ldd
     add("--band", type=PositiveInt, default=128, help="maximum distance in EDUs of stored relations")
     add("--split", type=str | None, default=None, help="split of the corpus; all splits by default")
@@ -63,8 +59,6 @@ def _parse_options() -> ArgumentParser:  # the parser of `precis parse`; it rais
     add("--accelerator", type=str, default="auto", help="cpu, gpu ..., as in Lightning")
     add("--devices", type=int | Literal["auto"], default=1, help="number of devices, with one process each")
     add("--shard", type=str | None, default=None, help="K/N: task K of N; by default that of the SLURM array")
-    add("--on_bad_record", type=Literal["raise", "skip"], default="skip", help="what to do with invalid records")
-    add("--num_proc", type=int, default=1, help="number of processes for sentence splitting")
     add("--dry-run", action="store_true", help="estimate hours and size from a few documents; write nothing")
     add("--show", action="store_true", help="draw the tree of one document")
     add("--svg", type=Path | None, default=None, help="with --show: the tree as an image")
@@ -93,7 +87,7 @@ def score_parser(arguments: list[str]) -> None:
     add("treebank", type=Path, help="file or folder of gold trees")
     add("--out", type=Path | None, default=None, help="folder for scores.json and scores.md")
     add("--parser", type=str, default="default", help=PARSER_HELP)
-    add("--language", type=str, default="en", help=LANGUAGE_HELP)
+    add("--language", type=str, default="en", help="ISO code of the language, which divides texts into sentences")
     add("--resamples", type=PositiveInt, default=RESAMPLES, help="resamples of the bootstrap over documents")
     options = parser.parse_args(arguments)
     if options.out is not None and options.out.is_file():

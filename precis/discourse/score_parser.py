@@ -5,7 +5,7 @@ import math
 import shlex
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import is_dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from datamodules.discourse.relations import INVENTORIES, Inventory, coarsened
 from datamodules.discourse.treebanks import read_treebank
 from datamodules.discourse.trees import Tree
 from datamodules.documents import UserError
+from datamodules.text.lines import counted
 from datamodules.text.offsets import paragraph_offsets, sentence_offsets
 from lightning_modules.discourse_parser.right_branching import Label, right_branching
 from lightning_modules.metrics.parseval import LEVELS, parseval_counts, parseval_scores
@@ -46,13 +47,9 @@ def print_scores(options: Namespace, arguments: Sequence[str]) -> None:
 
 
 def to_json_values(value: Any) -> Any:
-    """Convert a value for JSON: intervals and dataclasses to objects, paths to strings, NaN to null."""
+    """Convert a value for JSON: intervals to objects, NaN to null."""
     if isinstance(value, Interval):
         return to_json_values({"value": value.mean, "low": value.low, "high": value.high})
-    if is_dataclass(value):
-        return to_json_values(vars(value))
-    if isinstance(value, Path):
-        return str(value)
     if isinstance(value, dict):
         return {name: to_json_values(inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
@@ -66,9 +63,8 @@ def gold_documents(
     """Read a treebank as binary trees with the coarse relations of `inventory`, by default the one with `relations`."""
     documents = read_treebank(path, language)
     if without_tree := [document.id for document in documents if document.tree is None]:
-        more = f" and {len(without_tree) - 1} more have" if len(without_tree) > 1 else " has"
-        message = f"{without_tree[0]}{more} no tree; a parser is scored on gold trees, leave others out"
-        raise UserError(f"{path}: {message}")
+        lacking = f"{counted(len(without_tree), 'document')} without a tree, the first {without_tree[0]!r}"
+        raise UserError(f"{path}: {lacking}; a parser is scored on gold trees, leave others out")
     if inventory is None:
         matching = (candidate for candidate in INVENTORIES.values() if set(candidate.coarse) == set(relations))
         inventory = next(matching, None)
@@ -76,12 +72,6 @@ def gold_documents(
         raise UserError(f"the parser's relations ({', '.join(relations)}) are none of {', '.join(INVENTORIES)}")
     coarse = coarsened(documents, inventory, where=str(path))
     return [replace(document, tree=document.tree.binary()) for document in coarse if document.tree]  # all have a tree
-
-
-def _from_text(document: TreebankDocument, language: str) -> TreebankDocument:
-    """Replace sentences and paragraphs of a document by those detected in its text."""
-    paragraphs = paragraph_offsets(document.text)
-    return replace(document, paragraphs=paragraphs, sentences=sentence_offsets(document.text, paragraphs, language))
 
 
 def request_of(document: TreebankDocument, edus: bool = True) -> ParseRequest:
@@ -145,7 +135,11 @@ def _end_to_end(
     parser: LightningModule, documents: Sequence[TreebankDocument], name: str, resamples: int, language: str
 ) -> dict[str, Any]:
     """Return `segmentation_f1` and `parseval` of parser and baseline, which has the parser's EDUs, from text alone."""
-    texts = [_from_text(document, language) for document in documents]  # with detected sentences and paragraphs
+    texts = []  # the documents, with the sentences and paragraphs that are detected in their text
+    for document in documents:
+        paragraphs = paragraph_offsets(document.text)
+        sentences = sentence_offsets(document.text, paragraphs, language)
+        texts.append(replace(document, paragraphs=paragraphs, sentences=sentences))
     parses = parsed(parser, [request_of(text, edus=False) for text in texts], "text alone")
     starts = [(parse.edus[:, 0].tolist(), edu_starts(document)) for parse, document in zip(parses, documents)]
     segmented = []  # the same documents with predicted EDUs, for the baseline
@@ -220,16 +214,5 @@ def segmentation(
 
 def markdown_page(result: dict[str, Any]) -> str:
     """Return the scores of `score` as a page with Markdown tables, whose text is in scores.md."""
-    values = {"levels": LEVELS, "variants": VARIANTS, "shown": shown}
-    values["cells"] = lambda scores: " | ".join(shown(scores[name]) for name in LEVELS)  # of a table row
-    return template("precis.discourse", "scores.md").render(result, **values).rstrip()
-
-
-def shown(value: Interval | float, digits: int = 1) -> str:
-    """Format a number, with its interval if it has one; `none` for NaN."""
-    mean = value.mean if isinstance(value, Interval) else value
-    if math.isnan(mean):
-        return "none"
-    if not isinstance(value, Interval):
-        return f"{mean:.{digits}f}"
-    return f"{value.mean:.{digits}f} ({value.low:.{digits}f} to {value.high:.{digits}f})"
+    page = template("precis.discourse", "scores.md")
+    return page.render(result, levels=LEVELS, variants=VARIANTS).rstrip()

@@ -61,21 +61,9 @@ def write(model: RSTformer, data, out: Path) -> None:
     (summary,) = model.summarize(batch)
     tree = draw_svg(parse.best_tree(), [text[start:end] for start, end in parse.edus.tolist()])
     (out / "tree.svg").write_text(tree, encoding="utf-8")
-    note = drawing_note(parse.size, edus, min(edus, _MAX_EDUS))
     macros = template("precis.summarizing", "pages.html").module
-    body = macros.attention(tree, summary.sentences, note, pictures)
+    body = macros.attention(tree, summary.sentences, pictures, parse.size, edus, min(edus, _MAX_EDUS))
     (out / "page.html").write_text(html_page(features["id"], body), encoding="utf-8")
-
-
-def drawing_note(size: int, num_read: int, num_drawn: int) -> str:
-    """Return a note on colors, and on how many of a document's `size` EDUs are read (`num_read`) and drawn."""
-    parts = []
-    if num_read < size:
-        parts.append(f"The model reads the first {num_read} of {size} EDUs; the others are in the tree alone.")
-    if num_drawn < num_read:
-        parts.append(f"The maps show the first {num_drawn} of these {num_read} EDUs.")
-    parts.append("Colors end at the 99th percentile of a head's weights; an arrow at the scale tells of larger ones.")
-    return " ".join(parts)
 
 
 def relations_of(model: RSTformer, layer: int, names: Sequence[str]) -> list[str]:

@@ -174,9 +174,6 @@ def load_pretrained(name: str, dtype: str, device: str) -> tuple[PreTrainedModel
     """
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    # A name on the hub is NAME or OWNER/NAME; for any other one, the hub would report an invalid name, not a folder.
-    if not Path(name).is_dir() and (name.count("/") > 1 or name.startswith((".", "/", "~"))):
-        raise UserError(f"{name}: no such folder; give the folder of a model, or its name on the hub")
     disable_progress_bar()  # from now on, hides the bar of loading weights, but not of downloads
     try:
         config = AutoConfig.from_pretrained(name)

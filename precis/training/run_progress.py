@@ -70,12 +70,10 @@ class ProgressLines(Callback):
         done = f" from step {trainer.global_step:,}" if trainer.global_step else ""
         self._print(f"training{done}: {trainer.num_training_batches:,} batches per epoch")
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *place: Any) -> None:
         """Print epoch, batch, step and logged values, if the last line was printed at least a minute ago."""
         if self._is_due():  # reading values more often would make training wait for the device
-            batches = f"batch {batch_idx + 1:,} of {trainer.num_training_batches:,}"
+            batches = f"batch {place[2] + 1:,} of {trainer.num_training_batches:,}"  # place: outputs, batch, its index
             values = f"step {trainer.global_step:,}{_values(trainer, 'train/')}"
             self._print(f"epoch {trainer.current_epoch}: {batches}, {values}")
 

@@ -16,7 +16,7 @@ from lightning_modules.exported import EXPORTED
 from precis.config.parse_errors import check_configs
 from precis.config.run_arguments import NOTE, add_options_of_run
 from precis.config.run_config import read_config
-from precis.config.shipped import resolve_configs
+from precis.config.shipped import option_values, resolve_configs
 
 ALL = "--trainer.help"  # prints the whole help of LightningCLI
 _CLASSES = {"--model.help": lightning_modules, "--data.help": datamodules, "--data.corpus.help": datamodules.corpora}
@@ -116,11 +116,7 @@ def print_help(command: str, options: list[str]) -> bool:
 
 def _model_of(options: list[str]) -> str:
     """Return the value of `--model NAME` or `--model=NAME`; empty without this option."""
-    for option, next_option in zip(options, [*options[1:], ""]):
-        name, equals, value = option.partition("=")
-        if name == "--model":
-            return value if equals else next_option
-    return ""
+    return next((value for _, value in option_values(options, "--model")), "")
 
 
 def _first_line(package: str, name: str) -> str:

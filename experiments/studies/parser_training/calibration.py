@@ -19,7 +19,7 @@ from datamodules.discourse.distributions import Rows, tree_ldd
 from datamodules.discourse.parses import DiscourseParse, nodes_of
 from datamodules.discourse.records import TreebankDocument
 from datamodules.documents import UserError
-from experiments.studies.markdown_table import table
+from experiments.studies.markdown_table import shown, table
 from experiments.studies.parser_training.ldd_calibration import BINS, FLOOR, KINDS, LDDCalibration
 from precis.config.parsers import load_parser
 from precis.discourse.score_parser import (
@@ -29,7 +29,6 @@ from precis.discourse.score_parser import (
     intervals,
     parsed,
     request_of,
-    shown,
     to_json_values,
 )
 from precis.statistics.statistics import RESAMPLES

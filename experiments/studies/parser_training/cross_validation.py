@@ -17,7 +17,7 @@ within its band; log-likelihood of the labelled gold tree for each node, in nats
 import argparse
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -100,11 +100,14 @@ def check_folder(options: argparse.Namespace, recipe: Recipe) -> None:
         UserError: if the folder has the folds of another recipe, treebank, number of folds or seed.
     """
     treebanks = [str(path.resolve()) for path in options.treebanks]
-    settings = to_json_values({**recipe, "treebanks": treebanks, "folds": options.folds, "seed": options.seed})
+    settings = {**recipe, "treebanks": treebanks, "folds": options.folds, "seed": options.seed}
+    # as they are read from the file: dataclasses as objects, paths as texts
+    as_json = json.dumps(settings, indent=1, default=lambda value: vars(value) if is_dataclass(value) else str(value))
+    settings = json.loads(as_json)
     path = options.out / "settings.json"
     options.out.mkdir(parents=True, exist_ok=True)
     if not path.is_file():
-        atomic_write(path, json.dumps(settings, indent=1) + "\n")
+        atomic_write(path, as_json + "\n")
     recorded = read_json(path)
     if changed := [key for key in settings if recorded.get(key) != settings[key]]:
         raise UserError(f"{path}: the folder has folds with another {changed[0]!r}; choose another folder")

@@ -18,12 +18,12 @@ from datamodules.discourse.features import ParserBatch, parser_features
 from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.trees import Span, Tree
 from datamodules.documents import UserError
-from experiments.studies.markdown_table import table
+from experiments.studies.markdown_table import shown, table
 from lightning_modules.discourse_parser.discourse_charts import ChartReader, document_tree
 from lightning_modules.discourse_parser.parser import DiscourseParser
 from lightning_modules.metrics.parseval import LEVELS
 from precis.config.parsers import load_parser
-from precis.discourse.score_parser import gold_documents, parseval, shown
+from precis.discourse.score_parser import gold_documents, parseval
 
 
 @torch.no_grad()

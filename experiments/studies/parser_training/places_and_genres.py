@@ -16,7 +16,7 @@ from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.trees import Span, Tree
 from datamodules.documents import UserError
 from datamodules.text.offsets import paragraph_offsets, sentence_offsets
-from experiments.studies.markdown_table import table
+from experiments.studies.markdown_table import shown, table
 from lightning_modules.metrics.parseval import LEVELS, parseval_scores
 from precis.config.parsers import load_parser
 from precis.discourse.score_parser import (
@@ -27,7 +27,6 @@ from precis.discourse.score_parser import (
     name_of,
     parsed,
     request_of,
-    shown,
 )
 from precis.statistics.statistics import RESAMPLES
 

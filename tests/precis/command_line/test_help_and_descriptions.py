@@ -65,7 +65,7 @@ ROWS += 2 * [{"id": "b", "document": "One two.", "summary": ["Hello."]}]
 def test_figures_and_equal_texts_of_two_splits_are_those_counted_by_hand(tmp_path, precis):
     path = write_lines(tmp_path / "x.jsonl", ROWS)
     table = build_documents(Files(val=str(path)), "val", tmp_path / "cache", on_bad_record="skip")
-    description = describe("val", table, examples=1)
+    description = describe("val", table, examples=1, overlaps=[])
     by_hand = {
         "document_words": [8, 2], "document_sentences": [3, 1], "parts": [2, 1], "references": [2, 1],
         "reference_words": [2, 4, 1], "reference_sentences": [1, 2, 1], "compression": [8 / 3, 2 / 1],
@@ -76,7 +76,7 @@ def test_figures_and_equal_texts_of_two_splits_are_those_counted_by_hand(tmp_pat
     assert description["documents"] == 2 and [document.id for document in description["examples"]] == ["a"]
     (skipped,) = description["skipped"]
     assert skipped["where"] == f"{tmp_path}/x.jsonl:3 (id 'b')"
-    without = describe("test", build_documents(Texts([("t", "Some text here.")]), "test", tmp_path))
+    without = describe("test", build_documents(Texts([("t", "Some text here.")]), "test", tmp_path), 2, [])
     assert without["compression"] is None and without["references"]["mean"] == 0
     texts = {"train": ["A lynx.", "a heron paints"], "val": ["A heron  PAINTS", "Nobody."], "test": ["nobody."] * 2}
     files = []

@@ -77,7 +77,7 @@ def test_a_treebank_with_relations_of_its_own(precis, tmp_path):
 
 
 @pytest.mark.parametrize("change, options, problem", [
-    ({"tree": None}, [], "made_up.jsonl: made-up-1 has no tree; a parser is scored on gold trees"),
+    ({"tree": None}, [], "the first 'made-up-1'; a parser is scored on gold trees"),
     ({"tree": ["NS", "odd", 0, 1], "edus": [[0, 15], [16, 34]], "text": "The otter slept because it rained.",
       "sentences": [], "paragraphs": []}, [], "made-up-1, EDUs 0"),
 ])  # fmt: skip

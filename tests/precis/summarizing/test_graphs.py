@@ -13,8 +13,8 @@ from datasets import Dataset
 
 from datamodules.corpora.corpus import as_document
 from datamodules.graphs import ParagraphRule, Similarity
+from precis.files.templates import template
 from precis.summarizing import graph_drawing as command
-from precis.summarizing.draw_attention import drawing_note
 from precis.summarizing.graph_drawing import ARCS, draw_svg, strongest
 from precis.summarizing.picture_commands import graph
 from tests.datamodules.graphs.made_up import cluster, paragraphs
@@ -126,6 +126,6 @@ def test_attention_is_drawn_beside_tree_and_summary_and_omissions_are_reported(r
     assert re.search(r"<p>head 1: [a-z-]+(, [a-z-]+)*; head 2: ", page), "the relations of each head by their names"
     done = precis("attention", runs / "led", runs / "text.txt", "--out", tmp_path / "none")
     done.refused("not the run of an RSTformer with discourse")
-    note = drawing_note(size=500, num_read=300, num_drawn=200)
+    note = template("precis.summarizing", "pages.html").module.attention("", [], [], 500, 300, 200)
     assert "reads the first 300 of 500 EDUs" in note and "show the first 200 of these 300 EDUs" in note
-    assert "first" not in drawing_note(size=9, num_read=9, num_drawn=9)
+    assert "first" not in page
