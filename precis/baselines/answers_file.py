@@ -16,7 +16,9 @@ class Answers:
     """The answers in a file that is open for reading and writing, `by_id`; new ones are written at once."""
 
     def __init__(self, path: Path, file: BinaryIO, by_id: dict[str, dict[str, Any]]) -> None:
-        self.path, self.file, self.by_id = path, file, by_id
+        self.path = path
+        self.file = file
+        self.by_id = by_id
 
     def add(self, answers: Iterable[dict[str, Any]]) -> None:
         """Append answers, each with an `id`."""

@@ -79,7 +79,8 @@ class _Prompts:
     """The prompts for documents, by the options of the command; a `UserError` if options and prompt do not fit."""
 
     def __init__(self, options: Namespace) -> None:
-        self.text, self.max_words = read_prompt(options.prompt), options.max_words
+        self.text = read_prompt(options.prompt)
+        self.max_words = options.max_words
         if options.query is not None and options.queries is not None:
             raise UserError("--query and --queries both give queries; leave one out")
         self.queries = read_queries(Path(options.queries), options.query_field) if options.queries else None

@@ -72,7 +72,9 @@ class ChatReward(Reward):
         self.endpoint = Endpoint(Namespace(model=model, base_url=base_url, max_failures=1, **connection, **sampling))
         self.prompt = read_text(Path(prompt) if prompt else PROMPT)
         check_fields(str(prompt or PROMPT), self.prompt, {"document": True, "summary": True})  # both required
-        self.answers, self.budget, self.best = Path(answers), budget, float(best)
+        self.answers = Path(answers)
+        self.budget = budget
+        self.best = float(best)
         self.settings = {"model": model, "request": self.endpoint.request, "prompt": text_digest(self.prompt)}
 
     def __call__(self, inputs: RewardInputs) -> list[float]:

@@ -60,10 +60,13 @@ class Endpoint:
     """A chat model, by options of `add_endpoint_arguments`; a `UserError` for an invalid address, or without openai."""
 
     def __init__(self, options: Namespace) -> None:
-        self.base_url, self.model = options.base_url, options.model
+        self.base_url = options.base_url
+        self.model = options.model
         self.request = {"temperature": 0, "max_tokens": options.max_tokens} | options.request  # 0: no random sampling
-        self.timeout, self.retries = options.timeout, options.retries
-        self.concurrency, self.max_failures = options.concurrency, options.max_failures
+        self.timeout = options.timeout
+        self.retries = options.retries
+        self.concurrency = options.concurrency
+        self.max_failures = options.max_failures
         self.key_variable = options.key_variable
         self.has_warned = False  # whether `_warn_slow` has told the user that requests are repeated
         self.key = os.environ.get(self.key_variable, "").strip()  # a key from a file may end in a line break

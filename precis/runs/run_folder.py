@@ -187,7 +187,8 @@ class RunRecord(Callback):
     """Write config.yaml, environment.json and text/ when training starts, and end a run whose folder is removed."""
 
     def __init__(self, run: Path, config: str) -> None:
-        self.run, self.config = Path(run), config
+        self.run = Path(run)
+        self.config = config
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         adapt_best_models(trainer, checkpoint)

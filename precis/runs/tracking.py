@@ -66,7 +66,9 @@ class WandbRecord(Callback):
     """
 
     def __init__(self, run: Path, config: dict[str, Any], models: bool = True) -> None:
-        self.run, self.config, self.models = Path(run), config, models
+        self.run = Path(run)
+        self.config = config
+        self.models = models
         self._best_scores: dict[str, Any] = {}  # monitored score of the best checkpoint, and the W&B summary
 
     def _wandb_runs(self, trainer: Trainer) -> list[Any]:

@@ -57,7 +57,8 @@ class Generator:
     """
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, settings: Mapping[str, Any]) -> None:
-        self.model, self.tokenizer = model.eval(), tokenizer
+        self.model = model.eval()
+        self.tokenizer = tokenizer
         self.is_decoder_only = not model.config.is_encoder_decoder
         self.card = model.generation_config
         ends = self.card.eos_token_id  # an id, a list of ids, or None

@@ -92,7 +92,9 @@ class HuggingFaceSummarizer:
 
     def __init__(self, name: str, options: PretrainedOptions = PretrainedOptions()) -> None:
         """Load the model, and apply the options to the settings of its card."""
-        self.name, self.options, self.language = name, options, options.language
+        self.name = name
+        self.options = options
+        self.language = options.language
         model, tokenizer = generation.load_pretrained(name, options.dtype, options.device)
         self.is_chat = not model.config.is_encoder_decoder and bool(tokenizer.chat_template)
         # T5 and BART have settings for the task in their config, such as the prefix "summarize: ".

@@ -31,7 +31,9 @@ class RunScorer:
     def __init__(self, run: Path, batch_tokens: int = 16_384, pool: int = 512) -> None:
         if pool < 1:
             raise ValueError(f"data.scorer.pool must be at least 1, got {pool}")
-        self.run, self.batch_tokens, self.pool = Path(str(run)), batch_tokens, pool
+        self.run = Path(str(run))
+        self.batch_tokens = batch_tokens
+        self.pool = pool
 
     @cached_property
     def fingerprint(self) -> str:
