@@ -18,7 +18,8 @@ from datamodules.documents import Document
 from datamodules.text.language import length_words, script_of
 from datamodules.text.lines import printable, printable_line
 
-_SCRIPT_SAMPLE, _MAX_LISTED = 100, 3  # documents that tell the script of a split; printed overlaps or skipped records
+_SCRIPT_SAMPLE = 100  # documents that tell the script of a split
+_MAX_LISTED = 3  # printed overlaps or skipped records
 _STATISTICS = {
     "document_words": "words per document",
     "document_sentences": "sentences per document",

@@ -11,11 +11,16 @@ from datamodules.discourse.trees import SPAN, Node, Tree
 from datamodules.text.lines import one_line, shorten
 from precis.files.templates import template
 
-ROW, TOP = 26, 40  # height of a row of one line, and space above the first, in pixels
+# lengths in pixels
+ROW = 26  # height of a row of one line
 LINE = 16  # height of each further line of a row
-MAX_STEP, MAX_TREE_WIDTH = 22, 700  # maximum distance between levels, and width of the whole tree
-LETTER, EDU_LETTER = 6.0, 7.2  # approximate width of a letter of a relation, and of an EDU, in pixels
-MARGIN, MIN_WIDTH = 12, 40  # pixels to the left of the root, and characters of a line of text
+TOP = 40  # space above the first row
+MARGIN = 12  # space to the left of the root
+MAX_STEP = 22  # maximum distance between levels
+MAX_TREE_WIDTH = 700  # maximum width of the whole tree
+LETTER = 6.0  # approximate width of a letter of a relation
+EDU_LETTER = 7.2  # approximate width of a letter of an EDU
+MIN_WIDTH = 40  # characters of a line of the outline, at least
 
 
 def draw_text(tree: Tree, edu_texts: Sequence[str], width: int = 100) -> str:

@@ -140,17 +140,18 @@ KEY_MAPS: dict[Kind, KeyMap] = {
 }
 
 
-def find_kind(weights: Mapping[str, Tensor]) -> Kind:
-    """Return the kind of checkpoint that has weights of these names; a `UserError` if there is no such kind."""
+def find_kind(weights: Mapping[str, Tensor], path: Path) -> Kind:
+    """Return the kind of checkpoint that the weights of a file are from; a `UserError` if there is no such kind."""
     for kind, key_map in KEY_MAPS.items():
         if any(re.fullmatch(key_map.mark, name) for name in weights):
             return kind
     examples = ", ".join(sorted(weights)[:3])
-    raise UserError(f"the weights ({examples}, ..) belong to no kind that can be imported ({', '.join(KEY_MAPS)})")
+    kinds = ", ".join(KEY_MAPS)
+    raise UserError(f"{path}: the weights ({examples}, ..) belong to no kind that can be imported ({kinds})")
 
 
-def rename(weights: Mapping[str, Tensor], kind: Kind) -> dict[str, Tensor]:
-    """Return weights under their names in the suite; a `UserError` for a name that no checkpoint of this `kind` has."""
+def rename(weights: Mapping[str, Tensor], kind: Kind, path: Path) -> dict[str, Tensor]:
+    """Return a file's weights under their names in the suite; a `UserError` for a name that is not of this `kind`."""
     key_map = KEY_MAPS[kind]
     renamed: dict[str, Tensor] = {}
     old_prefix, new_prefix = key_map.encoder
@@ -164,6 +165,6 @@ def rename(weights: Mapping[str, Tensor], kind: Kind) -> dict[str, Tensor]:
         for pattern, replacement in (*key_map.rules, *_ATTENTION, *_FEED_FORWARD):  # one rule for each part of a name
             new = re.sub(pattern, replacement, new)
         if new == name:  # no rule knows it
-            raise UserError(f"{name}: not in a {kind} checkpoint; give one as PreSumm or MatchSum released it")
+            raise UserError(f"{path}: {name}: not in a {kind} checkpoint; give one as PreSumm or MatchSum released it")
         renamed[new] = value
     return renamed

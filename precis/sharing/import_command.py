@@ -30,15 +30,13 @@ def import_run(arguments: list[str]) -> None:
     parser.add_argument("--heads", type=int, default=8, help="attention heads of the layers above the encoder")
     parser.add_argument("--scorer", type=Path | None, default=None, help="for MatchSum: run that proposes sentences")
     options = parser.parse_args(arguments)
-    path, out = options.file, options.out
+    path = options.file
+    out = options.out
     if out.exists():
         raise UserError(f"{out}: already exists; choose a new folder")
     weights = read_weights(path)
-    try:
-        kind = find_kind(weights)  # presumm_ext, presumm_abs or matchsum
-        state = rename(weights, kind)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
+    kind = find_kind(weights, path)  # presumm_ext, presumm_abs or matchsum
+    state = rename(weights, kind, path)
     config = _run_config(kind, state, options)
     with appearing_folder(out) as building:
         _write_run_folder(building, config, state, kind, path)

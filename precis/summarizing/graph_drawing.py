@@ -25,13 +25,20 @@ from precis.files.texts import collect_texts, documents_of
 from precis.runs.prediction_files import MissingPredictions, find_predictions, read_rows
 from precis.runs.run_folder import load_run
 
-ROW, TOP = 26, 64  # height of a row, and space above the first, in pixels
-ARCS, LETTER, GAP = 150, 6.3, 170  # width of the arcs, of a letter of 12 pixels, and of the gap between the columns
-LETTERS_ALONE, LETTERS_BESIDE_SUMMARY = 155, 66  # of a displayed text; they fit a page 1,200 pixels wide
+# lengths in pixels
+ROW = 26  # height of a row
+TOP = 64  # space above the first row
+ARCS = 150  # width of the arcs
+GAP = 170  # width of the gap between the columns
+LETTER = 6.3  # width of a letter of 12 pixels
 LEGEND_LETTER = 6.2  # width of a letter of 11 pixels
+LETTERS_ALONE = 155  # maximum number of letters of a displayed text, which fit a page 1,200 pixels wide
+LETTERS_BESIDE_SUMMARY = 66  # the same of a paragraph beside a summary
 LINK_COLOR = "#1b4f8a"
-LINKS, ATTENTION_LINES = 3, 5  # maximal number of links of a paragraph, and of attention lines of a summary sentence
-MIN_LINK, MIN_ATTENTION = 0.02, 0.05  # smallest weights to draw
+LINKS = 3  # maximum number of links of a paragraph
+ATTENTION_LINES = 5  # maximum number of attention lines of a summary sentence
+MIN_LINK = 0.02  # smallest weight of a link to draw
+MIN_ATTENTION = 0.05  # smallest attention to draw
 Curve = tuple[str, str, float, float, str]  # class, path, width, opacity and tooltip
 
 
@@ -68,7 +75,8 @@ def draw_svg(
     right = left + width_of_texts + GAP  # x of the summary
     height = TOP + ROW * max(len(texts), len(summary)) + 10  # TOP: above the first row; 10: margin below
     step = (height - TOP - 10) / max(1, len(summary))  # height of a row of the summary, whose sentences fill the column
-    curves, labels = _arcs(np.asarray(weights, dtype=float), left - 8), []  # 8: margin; labels: (x, y, text, tooltip)
+    curves = _arcs(np.asarray(weights, dtype=float), left - 8)  # 8: margin
+    labels = []  # (x, y, text, tooltip)
     legend = [f"arcs: the {LINKS} strongest links of each paragraph"]
     if not curves:
         legend = [f"no links: the graph gives no two paragraphs a weight of at least {MIN_LINK:g}"]
