@@ -41,7 +41,7 @@ def test_summaries_equal_those_of_the_command(run, trained, precis, tmp_path):
         assert summary.text == " ".join(row["summary"])
         assert summary.copied_words == [word for word, copied in zip(row["words"], row["copied"]) if copied]
     assert [summary.id for summary in summaries] == ["1", "2"]
-    alone = run.summarize(TEXTS[1])
+    alone = run.summarize(as_document({"id": "2", "parts": [[TEXTS[1]]], "references": []}))
     assert alone.text == summaries[1].text and alone.scores == {}
 
     row = {"id": "mill", "document": TEXTS, "summary": "the heron watches the river ."}
