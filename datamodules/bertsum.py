@@ -10,12 +10,12 @@ from torch import Tensor
 from datamodules.batch import Batch, on_host, pad, pair_mask
 from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
-from datamodules.encoder_data import EncoderData
 from datamodules.loading import at_least_one
 from datamodules.text.lines import counted
 from datamodules.text.oracle import greedy_oracle, sentence_scores
 from datamodules.text.sentence_layout import layout_features, pairs_with_common_ngram
 from datamodules.text.subword_tokenizer import by_token
+from datamodules.tokenizer_data import TokenizerData
 from datamodules.truncation import TRUNCATION, count_source, text_limits
 
 
@@ -29,7 +29,7 @@ class SentenceBatch(Batch):
     heads: Tensor  # True at [CLS], [B, T]
 
 
-class SentenceData(EncoderData):
+class SentenceData(TokenizerData):
     """Base class of DataModules that encode documents as sequences of sentences.
 
     Args:
@@ -56,7 +56,8 @@ class SentenceData(EncoderData):
     ) -> None:
         super().__init__(corpus, vocab_size, checkpoint, **shared)
         at_least_one(max_source=max_source, piece=piece)
-        self.max_source, self.piece = max_source, piece
+        self.max_source = max_source
+        self.piece = piece
 
     def feature_settings(self) -> dict[str, Any]:
         return {"version": 1, "max_source": self.max_source, "piece": self.piece}
@@ -140,8 +141,11 @@ class ExtractiveData(SentenceData):
     ) -> None:
         super().__init__(corpus, vocab_size, checkpoint, **shared)  # with `max_source` and `piece` of `SentenceData`
         at_least_one(oracle_sentences=oracle_sentences, max_words=max_words)  # each of them, unless it is None
-        self.oracle_stem, self.oracle_counts = oracle_stem, oracle_counts
-        self.oracle_sentences, self.min_words, self.max_words = oracle_sentences, min_words, max_words
+        self.oracle_sentences = oracle_sentences
+        self.oracle_stem = oracle_stem
+        self.oracle_counts = oracle_counts
+        self.min_words = min_words
+        self.max_words = max_words
 
     def feature_settings(self) -> dict[str, Any]:
         names = ("oracle_sentences", "oracle_stem", "oracle_counts", "min_words", "max_words")

@@ -72,7 +72,8 @@ class CommunicatingAgentsData(WordsData):
     ) -> None:
         super().__init__(corpus, max_source=max_source, max_target=max_target, **shared)
         at_least_one(agents=agents)
-        self.agents, self.split = agents, split
+        self.agents = agents
+        self.split = split
 
     def encode(self, document: Document) -> dict[str, Any]:
         """Return the features of `WordsData`; `paragraphs` has the lengths of sentences if these are split by agent."""

@@ -64,8 +64,11 @@ class WordsData(SummarizationData):
         super().__init__(corpus, **shared)
         if max_source < 1 or max_target < 2:  # room for a word, and for the end symbol
             raise ValueError(f"data.max_source must be at least 1 and max_target 2; got {max_source}, {max_target}")
-        self.vocab_size, self.max_source, self.max_target = vocab_size, max_source, max_target
-        self.tokenization, self.lowercase = tokenizer, lowercase  # the attribute `tokenizer` is the vocabulary
+        self.vocab_size = vocab_size
+        self.max_source = max_source
+        self.max_target = max_target
+        self.tokenization = tokenizer  # the attribute `tokenizer` is the vocabulary
+        self.lowercase = lowercase
         self.lengths_now = (max_source, max_target)  # limits in `collate`, which LengthCurriculum lowers
 
     def tokenizer_settings(self) -> dict[str, Any]:

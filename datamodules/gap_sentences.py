@@ -88,8 +88,12 @@ class GapSentenceData(PretrainedSummarizerData):
             raise ValueError(f"data.ratio is between 0 and 1, max_ratio not below it; got {ratio}, {max_ratio}")
         if not (0 <= unchanged <= 1 and 0 <= noise <= 1):
             raise ValueError(f"data.unchanged and data.noise are between 0 and 1; got {unchanged}, {noise}")
-        self.ratio, self.max_ratio, self.selection = ratio, max_ratio, selection
-        self.unchanged, self.noise, self.draw_seed = unchanged, noise, draw_seed
+        self.ratio = ratio
+        self.max_ratio = max_ratio
+        self.selection = selection
+        self.unchanged = unchanged
+        self.noise = noise
+        self.draw_seed = draw_seed
         select([], 0, selection)  # raises an error if there is no such selection
 
     def truncation_limits(self) -> dict[str, str]:

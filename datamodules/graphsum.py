@@ -13,12 +13,12 @@ from torch.nn.utils.rnn import pad_sequence
 from datamodules.batch import TargetBatch, on_host, pad, target_fields
 from datamodules.corpora.corpus import Corpus, TableDocuments
 from datamodules.documents import Document, UserError
-from datamodules.encoder_data import TokenizerData
 from datamodules.graphs import GraphName, ParagraphGraph, ParagraphRule, make_graph
 from datamodules.graphs.paragraphs import Paragraphs
 from datamodules.parsing import NeedsParser, Parser
 from datamodules.text.lines import load_json
 from datamodules.text.subword_tokenizer import SubwordTokenizer
+from datamodules.tokenizer_data import TokenizerData
 from datamodules.truncation import TRUNCATION, Counts, sentences_read, truncate_target
 
 if TYPE_CHECKING:
@@ -94,7 +94,9 @@ class GraphSumData(NeedsParser, TokenizerData):
         shared: arguments of `SummarizationData`.
     """
 
-    batch_type, tokenizer_type, text_kind = GraphSumBatch, GraphTokenizer, "paragraphs"
+    batch_type = GraphSumBatch
+    tokenizer_type = GraphTokenizer
+    text_kind = "paragraphs"
 
     def __init__(
         self,
@@ -110,17 +112,18 @@ class GraphSumData(NeedsParser, TokenizerData):
         batch_size: int = 8,
         **shared: Any,
     ) -> None:
-        super().__init__(corpus, batch_size, **shared)
+        super().__init__(corpus, vocab_size, checkpoint, batch_size=batch_size, **shared)
         if max_tokens < 2 or max_target < 2:  # one token besides the separator or the end symbol
             raise ValueError(f"data.max_tokens and max_target are at least 2; got {max_tokens}, {max_target}")
-        self.vocab_size, self.checkpoint = vocab_size, checkpoint
-        self.max_tokens, self.max_target = max_tokens, max_target
+        self.max_tokens = max_tokens
+        self.max_target = max_target
         self.paragraphs = paragraphs or ParagraphRule()
         if isinstance(graph, str) and graph not in get_args(GraphName):  # checked now, as the graph is made later
             raise ValueError(f"data.graph {graph!r} is not one of {', '.join(get_args(GraphName))}; choose one")
         if graph == "rst" and parser is None:
             raise ValueError("data.graph rst needs a parser; name one with data.parser")
-        self._graph, self._parser = graph, parser  # `graph` makes the graph on first use: a parser is slow to load
+        self._graph = graph  # `graph` makes the graph on first use: a parser is slow to load
+        self._parser = parser
         self._parses = Path(parses) if parses else self.cache_dir / "parses"
 
     @cached_property

@@ -59,8 +59,13 @@ class BatchSampler(Sampler[list[int]]):
     ) -> None:
         self.repeats = repeats
         self.accumulated = 1  # batches per optimizer step, set by `ResumableLoader`
-        self.lengths, self.batch_size, self.shuffle, self.seed, self.pool = lengths, batch_size, shuffle, seed, pool
-        self.num_replicas, self.rank = num_replicas, rank
+        self.lengths = lengths
+        self.batch_size = batch_size
+        self.shuffle = shuffle
+        self.seed = seed
+        self.pool = pool
+        self.num_replicas = num_replicas
+        self.rank = rank
         self.epoch = 0
         self._training_order: tuple[int, list[list[int]]] = (-1, [])  # last shuffled epoch, and its global batches
         self.start = 0  # batches to leave out of the next iteration, set by `ResumableLoader` on resuming
@@ -220,7 +225,8 @@ class ResumableLoader:
         num_workers: int = 0,
         trainer: Any = None,
     ) -> None:
-        self.batch_sampler, self.trainer = batch_sampler, trainer  # the trainer knows the batches per step and epoch
+        self.batch_sampler = batch_sampler
+        self.trainer = trainer  # knows the batches per step and epoch
         self.loader = DataLoader(
             dataset,
             batch_sampler=batch_sampler,

@@ -13,9 +13,9 @@ from datamodules.atomic_write import building_folder
 from datamodules.batch import Batch, on_host, pad
 from datamodules.corpora.corpus import Corpus, TableDocuments
 from datamodules.documents import Document, UserError
-from datamodules.encoder_data import EncoderData
 from datamodules.summarization import _digest
 from datamodules.text.oracle import text_scores
+from datamodules.tokenizer_data import TokenizerData
 from datamodules.truncation import TRUNCATION, count_source, text_limits
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class MatchSumBatch(Batch):
     proposed: list[list[float]]  # scores of all sentences by the proposing model
 
 
-class MatchSumData(EncoderData):
+class MatchSumData(TokenizerData):
     """Documents with candidate summaries: all subsets of given sizes of the sentences with the highest scores.
 
     A document with fewer than `keep` sentences keeps them all; larger sizes are left out, and if none is left, the only
@@ -92,8 +92,10 @@ class MatchSumData(EncoderData):
         self.sizes = sorted(set(sizes or [2, 3]))
         if keep < 1 or piece < 1 or self.sizes[0] < 1 or self.sizes[0] > keep:
             raise ValueError(f"data.keep {keep}, sizes {self.sizes}, piece {piece}: at least 1, and a size up to keep")
-        self.scorer, self.keep, self.piece = scorer, keep, piece
+        self.scorer = scorer
         self.scorer.language = self.language.code  # the argument itself changes, as it scores the same corpus
+        self.keep = keep
+        self.piece = piece
         self._scores: dict[str, list[float]] = {}  # sentence scores of the split that is being encoded, by document id
 
     def feature_settings(self) -> dict[str, Any]:

@@ -110,8 +110,12 @@ class ParsingData(LightningDataModule):
             raise ValueError(f"a batch of {batch_size} documents and {batch_characters} characters: both at least 1")
         if not 1 <= shard[0] <= shard[1]:
             raise ValueError(f"shard {shard[0]} of {shard[1]}: there are 1 to {shard[1]}")
-        self.documents, self.cache, self.parser = documents, cache, parser
-        self.batch_size, self.batch_characters, self.shard = batch_size, batch_characters, shard
+        self.documents = documents
+        self.cache = cache
+        self.parser = parser
+        self.batch_size = batch_size
+        self.batch_characters = batch_characters
+        self.shard = shard
         self.empty: list[str] = []  # ids of documents without text; this and the next four are set by `setup`
         self.repeated = 0  # number of documents with the text of another
         self.keys: dict[str, int] = {}  # cache key of each text -> index of its first document, longest first
@@ -175,7 +179,8 @@ class Requests:
     """Lazy batches of requests. Not a DataLoader, because Lightning would re-instantiate one for prediction."""
 
     def __init__(self, data: ParsingData, batches: list[list[str]]) -> None:
-        self.data, self.batches = data, batches
+        self.data = data
+        self.batches = batches
 
     @property
     def documents(self) -> int:

@@ -5,8 +5,8 @@ from typing import Any
 from datamodules.batch import SourceTargetBatch, pad, target_fields
 from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
-from datamodules.encoder_data import TokenizerData
 from datamodules.text.subword_tokenizer import MaskingTokenizer
+from datamodules.tokenizer_data import TokenizerData
 from datamodules.truncation import TRUNCATION, count_source, sentences_read, text_limits, truncate_target
 
 
@@ -25,7 +25,9 @@ class PretrainedSummarizerData(TokenizerData):
         shared: arguments of `SummarizationData`; to fine-tune a pre-trained run, `tokenizer_dir` is its folder `text`.
     """
 
-    batch_type, tokenizer_type, text_kind = SourceTargetBatch, MaskingTokenizer, "masked subwords"
+    batch_type = SourceTargetBatch
+    tokenizer_type = MaskingTokenizer
+    text_kind = "masked subwords"
 
     def __init__(
         self,
@@ -37,11 +39,12 @@ class PretrainedSummarizerData(TokenizerData):
         source_prefix: str = "",
         **shared: Any,
     ) -> None:
-        super().__init__(corpus, **shared)
+        super().__init__(corpus, vocab_size, checkpoint, **shared)
         if max_source < 3 or max_target < 2:  # one token besides special symbols
             raise ValueError(f"data.max_source is at least 3, max_target 2; got {max_source}, {max_target}")
-        self.vocab_size, self.checkpoint = vocab_size, checkpoint
-        self.max_source, self.max_target, self.source_prefix = max_source, max_target, source_prefix
+        self.max_source = max_source
+        self.max_target = max_target
+        self.source_prefix = source_prefix
 
     def feature_settings(self) -> dict[str, Any]:
         prefix = {"source_prefix": self.source_prefix} if self.source_prefix else {}

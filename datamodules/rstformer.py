@@ -17,11 +17,11 @@ from datamodules.discourse.cache import ParseCache, ShardWriter
 from datamodules.discourse.distributions import Rows, resize
 from datamodules.discourse.parses import DiscourseParse, ParseRequest, align
 from datamodules.documents import Document, UserError
-from datamodules.encoder_data import TokenizerData
 from datamodules.parsing import NeedsParser, Parser, key_of, parse_missing
 from datamodules.text.language import ENGLISH_PARSER, warn_if_not_english
 from datamodules.text.lines import counted
 from datamodules.text.subword_tokenizer import SubwordTokenizer
+from datamodules.tokenizer_data import TokenizerData
 from datamodules.truncation import TRUNCATION, count_source, sentences_read, text_limits, truncate_target
 
 Ablation = Literal["none", "wac", "ria", "permuted", "other", "no_labels", "one_best", "no_discourse"]
@@ -80,7 +80,9 @@ class RSTformerData(NeedsParser, TokenizerData):
         shared: arguments of `SummarizationData`.
     """
 
-    batch_type, tokenizer_type, text_kind = RSTformerBatch, SubwordTokenizer, "subwords"
+    batch_type = RSTformerBatch
+    tokenizer_type = SubwordTokenizer
+    text_kind = "subwords"
 
     def __init__(
         self,
@@ -98,21 +100,24 @@ class RSTformerData(NeedsParser, TokenizerData):
         batch_size: int = 8,
         **shared: Any,
     ) -> None:
-        super().__init__(corpus, batch_size, **shared)
+        super().__init__(corpus, vocab_size, checkpoint, batch_size=batch_size, **shared)
         if max_source < 3 or max_target < 2 or half_width < 1:  # a token besides special symbols; neighboring EDUs
             values = f"{max_source}, {max_target}, {half_width}"
             raise ValueError(f"data.max_source is at least 3, max_target 2, half_width 1; got {values}")
         if parser is None and ablation != "no_discourse":
             raise ValueError("data.parser is missing: name one, or set ablation to no_discourse")
-        self.vocab_size, self.checkpoint, self.ablation = vocab_size, checkpoint, ablation
         self.rows = rows
+        self.ablation = ablation
         self._parser = None if ablation == "no_discourse" else parser
         # a parser named by a string has no `band` (half-width of its LDD) yet: it is loaded with one that suffices
         if half_width > getattr(self._parser, "band", half_width):
             raise ValueError(f"data.half_width {half_width}: the parser gives {self.parser.band} EDUs to each side")
         self.ablation_seed = ablation_seed
-        self.max_source, self.max_target, self.half_width = max_source, max_target, half_width
-        self.parses, self.parses_given = Path(parses or self.cache_dir / "parses"), parses is not None
+        self.max_source = max_source
+        self.max_target = max_target
+        self.half_width = half_width
+        self.parses = Path(parses or self.cache_dir / "parses")
+        self.parses_given = parses is not None
         self._ablation: ParserDiscourse | None = None  # turns parses into discourse; made by `read_discourse`
 
     @property

@@ -91,13 +91,19 @@ class SummarizationData(LightningDataModule, ABC):
     ) -> None:
         super().__init__()
         at_least_one(batch_size=batch_size, eval_batch_size=eval_batch_size, num_proc=num_proc)
-        self.corpus, self.on_bad_record, self.tokenizer_dir = corpus, on_bad_record, tokenizer_dir
-        self.batch_size, self.eval_batch_size = batch_size, eval_batch_size or batch_size
+        self.corpus = corpus
+        self.on_bad_record = on_bad_record
+        self.tokenizer_dir = tokenizer_dir
+        self.batch_size = batch_size
+        self.eval_batch_size = eval_batch_size or batch_size
         self.cache_dir = Path(cache_dir) if cache_dir else default_cache()
         self.limits = {TRAIN: max_train, VAL: max_eval, TEST: max_eval}  # maximum numbers of documents, None for all
         self.train_subset = train_subset
-        self.num_workers, self.num_proc, self.pool = num_workers, num_proc, pool
-        self.seed, self.language = order_seed(seed), language_of(language)  # None is the seed of the run, or 0
+        self.num_workers = num_workers
+        self.num_proc = num_proc
+        self.pool = pool
+        self.seed = order_seed(seed)  # None is the seed of the run, or 0
+        self.language = language_of(language)
         self.tokenizer: SavableTokenizer | None = None  # loaded by `prepare_data` and `setup`
         self._documents: dict[str, datasets.Dataset] = {}  # by split, filled on first use by `documents`
         self._features: dict[str, datasets.Dataset] = {}  # by split, filled on first use by `features`
@@ -207,16 +213,23 @@ class SummarizationData(LightningDataModule, ABC):
 
     def with_corpus(self, corpus: Corpus, cache_dir: Path, eval_batch_size: int | None = None) -> Self:
         """Return a copy for summarizing another corpus with the same tokenizer and options, and with its own cache."""
-        data = copy.copy(self)
-        data.trainer, data._documents, data._features, data.truncation = None, {}, {}, {}
-        data.corpus, data.cache_dir = corpus, Path(cache_dir)
+        data = self._copy(corpus)
+        data.cache_dir = Path(cache_dir)
         data.eval_batch_size = eval_batch_size or self.eval_batch_size
         return data
 
     def _for_workers(self) -> Self:
         """Return a shallow copy without trainer, corpus and datasets, which is cheap to send to other processes."""
+        return self._copy(corpus=None)
+
+    def _copy(self, corpus: Corpus | None) -> Self:
+        """Return a shallow copy with another corpus, and without the trainer and what was read of this corpus."""
         data = copy.copy(self)
-        data.trainer, data.corpus, data._documents, data._features, data.truncation = None, None, {}, {}, {}
+        data.trainer = None
+        data.corpus = corpus
+        data._documents = {}
+        data._features = {}
+        data.truncation = {}
         return data
 
     def _splits(self, stage: str | None) -> list[str]:

@@ -64,9 +64,14 @@ class TreebankSplits(LightningDataModule, ABC):
         super().__init__()
         at_least_one(batch_size=batch_size, eval_batch_size=eval_batch_size)
         self.paths = {"train": train, "val": val, "test": test}  # None for a split that is not needed
-        self.checkpoint, self.licences = checkpoint, licences
-        self.batch_size, self.eval_batch_size, self.pool = batch_size, eval_batch_size, pool
-        self.num_workers, self.seed, self.language = num_workers, order_seed(seed), language_of(language)
+        self.checkpoint = checkpoint
+        self.licences = licences
+        self.batch_size = batch_size
+        self.eval_batch_size = eval_batch_size
+        self.pool = pool
+        self.num_workers = num_workers
+        self.seed = order_seed(seed)
+        self.language = language_of(language)
         self._features: dict[str, list[Any]] = {}  # what `encode` returns for each split; filled by `setup`
 
     @abstractmethod
@@ -194,7 +199,8 @@ class SegmentationData(TreebankSplits):
         super().__init__(
             train, val, test, checkpoint, batch_size=batch_size, eval_batch_size=batch_size, pool=0, **shared
         )
-        self.sentences, self.max_train = sentences, max_train
+        self.sentences = sentences
+        self.max_train = max_train
 
     def documents(self, split: str) -> list[TreebankDocument]:
         """Return the documents of a split (see `TreebankSplits`), at most `max_train` of training."""

@@ -32,7 +32,9 @@ class OwnSentences(Corpus):
         select([], 0, selection)  # raises an error if there is no such selection
         if number < 1:
             raise ValueError(f"corpus.number must be at least 1, got {number}")
-        self.corpus, self.selection, self.number = corpus, selection, number
+        self.corpus = corpus
+        self.selection = selection
+        self.number = number
         self.language = language_of(language)
 
     def splits(self) -> list[str]:
@@ -75,7 +77,9 @@ class Folds(Corpus):
             raise ValueError(
                 f"corpus.folds must be at least 2 and corpus.fold one of 0 to folds - 1; got {folds} and {fold}"
             )
-        self.corpus, self.fold, self.folds = corpus, fold, folds
+        self.corpus = corpus
+        self.fold = fold
+        self.folds = folds
 
     def splits(self) -> list[str]:
         return ["train", "val"]

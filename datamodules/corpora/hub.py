@@ -108,7 +108,8 @@ class Hub(Corpus):
     ) -> None:
         if max_records is not None and max_records < 1:
             raise UserError(f"corpus.max_records {max_records}: at least 1")
-        self.stream, self.max_records = stream, max_records
+        self.stream = stream
+        self.max_records = max_records
         source = SOURCES.get(name, Source(name, Fields()))
         fields = {  # None keeps the value of the entry of `SOURCES`
             "document": document, "summary": summary, "id": id, "paragraphs": paragraphs, "separator": separator,

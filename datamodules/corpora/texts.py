@@ -101,7 +101,9 @@ class ParallelText(Corpus):
         summary_sentences: Sentences = "split",
     ) -> None:
         self.prefixes = {name: path for name, path in (("train", train), ("val", val), ("test", test)) if path}
-        self.source, self.target, self.separator = source, target, separator
+        self.source = source
+        self.target = target
+        self.separator = separator
         self.fields = Fields(  # a line has no paragraphs
             paragraphs="none", document_sentences=document_sentences, summary_sentences=summary_sentences
         )
@@ -189,7 +191,8 @@ class TextFolders(Corpus):
         summary_sentences: Sentences = "split",
     ) -> None:
         self.folders = {name: Path(path) for name, path in (("train", train), ("val", val), ("test", test)) if path}
-        self.documents, self.references = documents, references
+        self.documents = documents
+        self.references = references
         self.fields = Fields(paragraphs=paragraphs, summary_sentences=summary_sentences)
 
     def splits(self) -> list[str]:

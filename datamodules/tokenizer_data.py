@@ -1,4 +1,4 @@
-"""Base classes of DataModules with subword tokenizers, pretrained or trained on the corpus."""
+"""Base class of DataModules with subword tokenizers, pretrained or trained on the corpus."""
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,11 +14,19 @@ if TYPE_CHECKING:
 class TokenizerData(SummarizationData):
     """Base class of DataModules whose `tokenizer_type` is a tokenizer with `of_checkpoint` and `build`.
 
-    A subclass sets `vocab_size` and `checkpoint`, the pretrained model or None.
+    Args:
+        vocab_size: size of a tokenizer that is trained on the corpus.
+        checkpoint: pretrained model whose tokenizer is used, or None to train one.
+        shared: arguments of `SummarizationData`.
     """
 
-    text_kind: ClassVar[str]  # part of the cache's key
-    checkpoint: str | None
+    tokenizer_type = EncoderTokenizer
+    text_kind: ClassVar[str] = "encoder"  # part of the cache's key
+
+    def __init__(self, corpus: Corpus, vocab_size: int, checkpoint: str | None, **shared: Any) -> None:
+        super().__init__(corpus, **shared)
+        self.vocab_size = vocab_size
+        self.checkpoint = checkpoint
 
     def tokenizer_settings(self) -> dict[str, Any]:
         settings = {"kind": self.text_kind, "size": self.vocab_size, "checkpoint": self.checkpoint}
@@ -30,22 +38,3 @@ class TokenizerData(SummarizationData):
         if self.checkpoint is not None:
             return self.tokenizer_type.of_checkpoint(self.checkpoint)
         return self.tokenizer_type.build(all_texts(train), self.vocab_size)
-
-
-class EncoderData(TokenizerData):
-    """Documents as tokens of an encoder.
-
-    Args:
-        vocab_size: size of a tokenizer that is trained on the corpus, at least 260; with `checkpoint` an upper limit
-            for the size of its tokenizer.
-        checkpoint: pretrained encoder whose tokenizer is used, see `BertSum`.
-        shared: arguments of `SummarizationData`.
-    """
-
-    tokenizer_type, text_kind = EncoderTokenizer, "encoder"
-
-    def __init__(
-        self, corpus: Corpus, vocab_size: int = 30_522, checkpoint: str | None = "minilm", **shared: Any
-    ) -> None:
-        super().__init__(corpus, **shared)
-        self.vocab_size, self.checkpoint = vocab_size, checkpoint
