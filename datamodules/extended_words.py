@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from datamodules.batch import TargetBatch, on_host, pad, target_fields
@@ -114,7 +115,7 @@ class WordsData(SummarizationData):
 
     def arrange(self, sources: list[list[int]], rows: list[dict[str, Any]]) -> tuple[Tensor, Tensor]:
         """Return the fields `source_extended` and `lengths` of a batch; `sources` are truncated and `rows` are not."""
-        raise NotImplementedError(f"{type(self).__name__} defines neither arrange nor collate")
+        return pad(sources, PAD), torch.tensor([len(source) for source in sources])  # [B, S], [B]
 
     def collate(self, rows: list[dict[str, Any]]) -> WordsBatch:
         max_source, max_target = self.lengths_now  # `LengthCurriculum` may truncate more than `encode`

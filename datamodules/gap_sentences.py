@@ -105,16 +105,10 @@ class GapSentenceData(PretrainedSummarizerData):
         names = ("ratio", "max_ratio", "selection", "unchanged", "noise", "draw_seed")
         return super().feature_settings() | {"version": 3} | {name: getattr(self, name) for name in names}
 
-    def features(self, split: str) -> "datasets.Dataset":
-        """Return the encoded pieces of a split, from the cache if possible.
-
-        Raises:
-            UserError: if no piece has two sentences.
-        """
-        if split not in self._features:
-            pieces = super().features(split)
-            self._features[split] = pieces if split == TEST else with_gaps(pieces, split)  # `test` keeps all
-        return self._features[split]
+    def on_new_features(self, split: str) -> None:
+        """Leave out pieces without a gap, except in `test`, and warn; a `UserError` if no piece has a gap."""
+        if split != TEST:
+            self._features[split] = with_gaps(self._features[split], split)
 
     def scored_documents(self, split: str) -> Iterator[Document]:
         """Yield the pieces of a split with their gap sentences as the reference."""

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from datamodules.batch import pools
 from datamodules.documents import UserError
 from datamodules.text.hashing import text_digest
 from datamodules.text.lines import counted
@@ -67,7 +68,6 @@ class BatchSampler(Sampler[list[int]]):
         self.num_replicas = num_replicas
         self.rank = rank
         self.epoch = 0
-        self._training_order: tuple[int, list[list[int]]] = (-1, [])  # last shuffled epoch, and its global batches
         self.start = 0  # batches to leave out of the next iteration, set by `ResumableLoader` on resuming
         self.sampler = self  # Lightning calls `set_epoch` of the attribute `sampler` of a batch sampler
 
@@ -100,26 +100,17 @@ class BatchSampler(Sampler[list[int]]):
         """Return the indices of the documents of each global batch of this epoch, in order."""
         size = self.global_batch_size
         if not self.shuffle:
-            order = list(range(len(self.lengths)))  # the order of the corpus
-            return [order[i : i + size] for i in range(0, len(order), size)]
-        if self._training_order[0] != self.epoch:  # shuffled once, for the batches and their weights
-            self._training_order = self.epoch, self._shuffled(size)
-        return self._training_order[1]
-
-    def _shuffled(self, size: int) -> list[list[int]]:
-        """Return the global batches of this epoch in training, of `size` documents each; one may be incomplete."""
+            return list(pools(range(len(self.lengths)), size))  # in the order of the corpus
         # the factor exceeds any number of epochs, so that no two pairs (seed, epoch) get the same generator
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
         order = torch.randperm(len(self.lengths), generator=generator).tolist()
         incomplete = order[len(order) - len(order) % size :]  # random ones, not the longest of a sorted pool
         order = order[: len(order) - len(incomplete)]
         if self.pool:
-            pool_size = size * self.pool
-            pools = [order[i : i + pool_size] for i in range(0, len(order), pool_size)]
-            order = [i for pool in pools for i in sorted(pool, key=self.lengths.__getitem__)]
-        batches = [order[i : i + size] for i in range(0, len(order), size)] + ([incomplete] if incomplete else [])
+            order = [i for pool in pools(order, size * self.pool) for i in sorted(pool, key=self.lengths.__getitem__)]
+        batches = list(pools(order, size)) + ([incomplete] if incomplete else [])
         batches = [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
-        steps = [batches[i : i + self.accumulated] for i in range(0, len(batches), self.accumulated)]  # optimizer steps
+        steps = pools(batches, self.accumulated)  # the batches of each optimizer step
         return [batch for step in steps for _ in range(self.repeats) for batch in step]
 
     def __iter__(self) -> Iterator[list[int]]:

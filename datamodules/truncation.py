@@ -13,7 +13,6 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from datamodules.documents import Document
@@ -86,27 +85,25 @@ def sentences_read(document: Document, offsets: Sequence[tuple[int, int]], token
 
 def truncation_rows(split: str, features: "datasets.Dataset", limits: Mapping[str, str]) -> list[TruncationRow]:
     """Sum the counts [read, total] of the documents of a split: one row for each of `limits`, see `text_limits`."""
-    rows: dict[str, TruncationRow] = {}
+    counts = features.select_columns([TRUNCATION]).with_format("arrow")[:][TRUNCATION]  # a struct for each document
+    rows = []
     for name, limit in limits.items():  # a count, such as `source_tokens`, and the option that limits it
-        unit = name.replace("_", " ")
-        rows[name] = TruncationRow(split, unit, limit, len(features), documents_cut=0, total=0, left_out=0, examples="")
-    examples: dict[str, list[str]] = {name: [] for name in limits}
-    columns = features.select_columns(["id", TRUNCATION]).with_format("arrow")
-    for table in columns.iter(batch_size=10_000):  # a few megabytes at a time
-        column = table[TRUNCATION]
-        counts = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column  # one struct array
-        for name, row in rows.items():
-            pairs = pc.struct_field(counts, name)  # [read, total] of each document
-            read = pc.list_element(pairs, 0).to_numpy(zero_copy_only=False)
-            total = pc.list_element(pairs, 1).to_numpy(zero_copy_only=False)
-            truncated = np.flatnonzero(read < total)
-            row.documents_cut += len(truncated)
-            row.total += int(total.sum())
-            row.left_out += int((total - read).sum())
-            new_examples = truncated[: 3 - len(examples[name])]  # up to three in all
-            examples[name] += [table["id"][int(index)].as_py() for index in new_examples]
-            row.examples = " ".join(examples[name])
-    return list(rows.values())
+        pairs = pc.struct_field(counts, name)  # [read, total] of each document
+        read = pc.list_element(pairs, 0).to_numpy()
+        total = pc.list_element(pairs, 1).to_numpy()
+        truncated = np.flatnonzero(read < total)
+        row = TruncationRow(
+            split=split,
+            counted=name.replace("_", " "),
+            limit=limit,
+            documents=len(features),
+            documents_cut=len(truncated),
+            total=int(total.sum()),
+            left_out=int((total - read).sum()),
+            examples=" ".join(features[int(index)]["id"] for index in truncated[:3]),
+        )
+        rows.append(row)
+    return rows
 
 
 def truncation_line(rows: Sequence[TruncationRow]) -> str | None:

@@ -187,8 +187,7 @@ def digest_of(files: Iterable[tuple[str, Path]]) -> str:
 def docstrings_of_file(file: tuple[str, Path]) -> list[Docstring]:
     """Return the docstrings of a file that are prose; an empty list if this version of Python cannot parse it."""
     name, path = file
-    tree = _parsed(path)
-    return [] if tree is None else list(_of_node(tree, _module_name(name), path))
+    return list(_of_node(_parsed(path), _module_name(name), path))
 
 
 def docstring_of_module(file: tuple[str, Path]) -> list[Docstring]:
@@ -199,8 +198,7 @@ def docstring_of_module(file: tuple[str, Path]) -> list[Docstring]:
     """
     name, path = file  # see `source_files`
     tree = _parsed(path)
-    docstring = ast.get_docstring(tree) if tree is not None else None
-    prose = summary_and_body(docstring) if docstring else None
+    prose = summary_and_body(ast.get_docstring(tree) or "")
     summary = "" if prose is None else prose[0]
     if not MIN_SUMMARY <= len(summary.split()) <= MAX_SUMMARY:
         return []
@@ -236,8 +234,7 @@ def _definitions(node: ast.AST, prefix: str) -> Iterable[tuple[str, str]]:
     """
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            docstring = ast.get_docstring(child)
-            if docstring and (prose := summary_and_body(docstring)):
+            if prose := summary_and_body(ast.get_docstring(child) or ""):
                 summary, body = prose
                 yield prefix + child.name, " ".join([f"{prefix}{child.name}: {summary}", *body])
             if isinstance(child, ast.ClassDef):
@@ -250,21 +247,20 @@ def _module_name(file: str) -> str:
     return file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
-def _parsed(path: Path) -> ast.Module | None:
-    """Return the syntax tree of a file, or None if this version of Python cannot parse it."""
+def _parsed(path: Path) -> ast.Module:
+    """Return the syntax tree of a file, which is empty if this version of Python cannot parse it."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escape sequences
             return ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # invalid, with null bytes, or nested too deeply
-        return None
+        return ast.Module(body=[], type_ignores=[])
 
 
 def _of_node(node: ast.AST, name: str, path: Path) -> Iterable[Docstring]:
     """Yield the docstrings of usable length of a module, class or function, named `name`, and of those inside it."""
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-        docstring = ast.get_docstring(node)
-        if docstring and (prose := summary_and_body(docstring)):
+        if prose := summary_and_body(ast.get_docstring(node) or ""):
             summary, body = prose
             long_enough = sum(len(text.split()) for text in body) >= MIN_BODY
             if long_enough and MIN_SUMMARY <= len(summary.split()) <= MAX_SUMMARY:
