@@ -1,7 +1,6 @@
 """Corpora of the Hugging Face hub."""
 
 import hashlib
-import logging
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from datamodules.corpora.corpus import Corpus
 from datamodules.corpora.fields import DocumentList, Fields, Paragraphs, Sentences, SummaryList
 from datamodules.documents import BadRecord, Record, UserError
+from datamodules.text.hashing import file_digest
 
 if TYPE_CHECKING:  # imported when something is loaded: commands that load nothing answer faster
     from datasets import Dataset, IterableDataset
@@ -152,21 +152,22 @@ class Hub(Corpus):
 
     def fingerprint(self, split: str) -> str:
         """Return the arguments and a digest of the files; for a stream, which has no files, a digest of its version."""
-        source, digest = self.source, hashlib.sha256()
+        source = self.source
         dataset = self._dataset(split)
+        digest = hashlib.sha256()
         if self.stream:
             digest.update(self._stream_version().encode())
         else:
             for file in dataset.cache_files:
-                with Path(file["filename"]).open("rb") as stream:
-                    digest.update(hashlib.file_digest(stream, "sha256").digest())
+                digest.update(bytes.fromhex(file_digest(Path(file["filename"]))))
         location = [source.name, source.config, source.revision, source.folder, source.splits[split]]
         part = "" if self.max_records is None else f" first {self.max_records}"
         return f"hub {location} {digest.hexdigest()} {sorted(asdict(source.fields).items())}{part}"
 
     def _stream_version(self) -> str:
         """Return what identifies streamed data: the commit, or sizes and times of the files of a local folder."""
-        source, folder = self.source, Path(self.source.name)
+        source = self.source
+        folder = Path(source.name)
         if folder.is_dir():
             files = {path: path.stat() for path in sorted(folder.rglob("*")) if path.is_file()}
             return repr([(str(path), stat.st_size, stat.st_mtime_ns) for path, stat in files.items()])
@@ -202,16 +203,11 @@ class Hub(Corpus):
         """Call a function of `datasets` with the location of the source and `kwargs`; its errors become `UserError`."""
         source = self.source
         location = _not_none({"revision": source.revision, "data_dir": source.folder})
-        client = logging.getLogger("huggingface_hub")
-        level = client.level
-        client.setLevel(logging.ERROR)  # not a warning for each retry: the error below is enough
         try:
             return function(source.name, source.config, **location, **kwargs)
         except Exception as error:  # the network, the hub and every file format raise errors of their own
             remedy = "check its name, config and splits and the network, or name a folder with a copy of it"
             raise UserError(f"{source.name}: the dataset cannot be loaded ({_reason(error)}); {remedy}") from error
-        finally:
-            client.setLevel(level)
 
 
 def _reason(error: Exception) -> str:
