@@ -1,7 +1,6 @@
 """Process pool with clean shutdown, and a progress bar, of lines where there is no terminal."""
 
 import gc
-import math
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -12,9 +11,7 @@ from time import monotonic
 from typing import Any
 
 from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress, Task, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-from datamodules.text.lines import counted
+from rich.progress import MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 LINE_INTERVAL = 60.0  # seconds between lines where there is no terminal
 
@@ -44,7 +41,8 @@ class _ProgressLines(Progress):
     """Progress without a terminal: a line on stderr once a minute, with an estimate of the time left."""
 
     def __init__(self) -> None:
-        super().__init__(disable=True, auto_refresh=False)  # nothing is drawn: `advance` prints the lines
+        # nothing is drawn: `advance` prints the lines; the time left is that at the speed of the last hour
+        super().__init__(disable=True, auto_refresh=False, speed_estimate_period=3600)
         self.last_line = monotonic()  # time of the last line, in seconds
 
     def advance(self, task_id: TaskID, advance: float = 1) -> None:
@@ -52,16 +50,10 @@ class _ProgressLines(Progress):
         if self.last_line + LINE_INTERVAL <= monotonic():
             self.last_line = monotonic()
             task = self._tasks[task_id]
-            total = f" of {task.total:,.0f}" if task.total else ""  # None if the number of items is unknown
-            print(f"{task.description}: {task.completed:,.0f}{total}{_time_left(task)}", file=sys.stderr, flush=True)
-
-
-def _time_left(task: Task) -> str:
-    """Return an estimate of the time that a task still takes; empty without a total or progress, or at the end."""
-    if not task.total or not 0 < task.completed < task.total:
-        return ""
-    minutes = math.ceil(task.elapsed * (task.total / task.completed - 1) / 60)  # at its speed so far
-    return f", about {minutes / 60:,.1f} hours left" if minutes >= 120 else f", about {counted(minutes, 'minute')} left"
+            total = ""
+            if task.total:  # None if the number of items is unknown
+                total = f" of {task.total:,.0f}, {TimeRemainingColumn().render(task)} left"
+            print(f"{task.description}: {task.completed:,.0f}{total}", file=sys.stderr, flush=True)
 
 
 def progress_bar() -> Progress:

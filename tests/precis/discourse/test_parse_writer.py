@@ -48,8 +48,8 @@ def test_a_run_writes_all_and_counts_tokens(tmp_path, capfd, monkeypatch):
     assert writer.left == 0 and len(cache) == 9 and cache.missing(cache) == []
     lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("parsing tokens: ")]
     tokens = sum(len(document.text.split()) for document in DOCUMENTS)
-    assert len(lines) == 5 and lines[-1] == f"parsing tokens: {tokens} of {tokens}"
-    assert all(line.endswith(", about 1 minute left") for line in lines[:-1])
+    assert len(lines) == 5 and lines[-1] == f"parsing tokens: {tokens} of {tokens}, 0:00:00 left"
+    assert all(line.endswith(":00:01 left") for line in lines[1:-1])
 
 
 def test_an_interrupted_run_keeps_what_it_has_and_continues(tmp_path):
