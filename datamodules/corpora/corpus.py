@@ -102,7 +102,6 @@ def build_documents(
         to_document = partial(make_document, require_references=require_references, language=language)
         with appearing_folder(folder) as building:  # renamed to `folder` when complete
             manifest = _write(corpus, split, building, to_document, on_bad_record, num_proc)
-            manifest |= {"split": split, "require_references": require_references}
             (building / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
     dataset = Dataset.from_file(str(folder / "documents.arrow"))
     manifest = read_manifest(dataset)
@@ -130,17 +129,15 @@ class TableDocuments(Sequence[Document]):
         return len(self.table)
 
     def __getitem__(self, index: int) -> Document:
-        if not 0 <= index < len(self):
-            raise IndexError(index)  # which ends an iteration
-        return as_document(self.table[index])
+        return as_document(self.table[index])  # its `IndexError` ends an iteration
 
 
 def read_manifest(dataset: "Dataset") -> dict[str, Any]:
     """Read the manifest of a table that `build_documents` returned.
 
-    It has `split`, `require_references`, `documents` and `without_references` (numbers of documents), `digest` (SHA-256
-    of the documents in order), `fingerprint` (`Corpus.fingerprint`), `cleaned` (how often each rule of `fields.RULES`
-    removed a mark of a dataset) and `skipped` (a list of bad records, each with `where` and `problem`).
+    It has `documents` and `without_references` (numbers of documents), `digest` (SHA-256 of the documents in order),
+    `cleaned` (how often each rule of `fields.RULES` removed a mark of a dataset) and `skipped` (a list of bad records,
+    each with `where` and `problem`).
     """
     path = Path(dataset.cache_files[0]["filename"]).with_name("manifest.json")  # beside the file of the table
     return json.loads(path.read_text(encoding="utf-8"))
@@ -227,7 +224,6 @@ def _write(
         "documents": len(place_of_id),
         "without_references": without_references,
         "digest": digest.hexdigest(),
-        "fingerprint": corpus.fingerprint(split),
         "cleaned": cleaned,
         "skipped": skipped,
     }
