@@ -107,8 +107,17 @@ class GapSentenceData(PretrainedSummarizerData):
 
     def on_new_features(self, split: str) -> None:
         """Leave out pieces without a gap, except in `test`, and warn; a `UserError` if no piece has a gap."""
-        if split != TEST:
-            self._features[split] = with_gaps(self._features[split], split)
+        pieces = self._features[split]
+        has_gap = np.asarray(pieces["gaps"][:]) > 0  # `gaps` is the number of gaps of a piece
+        if split == TEST or has_gap.all():
+            return
+        if not has_gap.any():
+            raise UserError(f"{split}: no document has two sentences; gap sentences need one to mask and one to keep")
+        gapless = np.flatnonzero(~has_gap)
+        examples = ", ".join(pieces[int(i)]["id"] for i in gapless[:3]) + (", ..." if len(gapless) > 3 else "")
+        problem = f"left out {len(gapless)} of {len(pieces)} pieces of a single sentence: {examples}"
+        warnings.warn(f"gap sentences, {split}: {problem}", stacklevel=2)
+        self._features[split] = pieces.select(np.flatnonzero(has_gap))
 
     def scored_documents(self, split: str) -> Iterator[Document]:
         """Yield the pieces of a split with their gap sentences as the reference."""
@@ -175,17 +184,3 @@ def _encode_rows(data: GapSentenceData, rows: dict[str, list]) -> dict[str, list
     documents = (as_document(dict(zip(rows, row))) for row in zip(*rows.values()))
     encoded = [data.encode(piece) for document in documents for piece in data.pieces(document)]
     return {name: [row[name] for row in encoded] for name in encoded[0]}
-
-
-def with_gaps(pieces: "datasets.Dataset", split: str) -> "datasets.Dataset":
-    """Return the encoded pieces with a gap, and warn about the others; raise a `UserError` if no piece has one."""
-    has_gap = np.asarray(pieces["gaps"][:]) > 0  # `gaps` is the number of gaps of a piece
-    if has_gap.all():
-        return pieces
-    gapless = np.flatnonzero(~has_gap)
-    if not has_gap.any():
-        raise UserError(f"{split}: no document has two sentences; gap sentences need one to mask and one to keep")
-    examples = ", ".join(pieces[int(i)]["id"] for i in gapless[:3]) + (", ..." if len(gapless) > 3 else "")
-    problem = f"left out {len(gapless)} of {len(pieces)} pieces of a single sentence: {examples}"
-    warnings.warn(f"gap sentences, {split}: {problem}", stacklevel=2)
-    return pieces.select(np.flatnonzero(has_gap))

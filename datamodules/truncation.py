@@ -108,17 +108,14 @@ def truncation_rows(split: str, features: "datasets.Dataset", limits: Mapping[st
 
 def truncation_line(rows: Sequence[TruncationRow]) -> str | None:
     """Return a report of a split in one line, rows grouped by the option that truncates; None if nothing is cut."""
-    by_limit: dict[str, list[TruncationRow]] = {}
-    for row in rows:
-        if row.left_out:
-            by_limit.setdefault(row.limit, []).append(row)
-    if not by_limit:
-        return None
     parts = []
-    for limit, rows_of_limit in by_limit.items():
+    for limit in dict.fromkeys(row.limit for row in rows if row.left_out):  # each once, in order
+        rows_of_limit = [row for row in rows if row.limit == limit and row.left_out]
         shares = ", ".join(f"{100 * row.share:.1f} % of {row.counted}" for row in rows_of_limit)
         documents_cut = max(row.documents_cut for row in rows_of_limit)  # by the unit with most cuts, mostly tokens
         parts.append(f"{shares} in {counted(documents_cut, 'document')} ({limit})")
+    if not parts:
+        return None
     return f"{rows[0].split}, {counted(rows[0].documents, 'document')}, cut off: {'; '.join(parts)}"
 
 
