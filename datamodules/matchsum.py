@@ -148,7 +148,8 @@ class MatchSumData(TokenizerData):
     def encode(self, document: Document) -> dict[str, Any]:
         """Return the features of a document: tokens, ROUGE (`gains`) and sentences (`choices`) of its candidates."""
         scores = self._scores[document.id]  # set for the split by `features`
-        sentences, choices = document.sentences, self.choices(scores)  # sentences of each candidate, as indices
+        sentences = document.sentences
+        choices = self.choices(scores)  # sentences of each candidate, as indices
         texts = [[sentences[index] for index in choice] for choice in choices]
         # the first reference with a word
         gold = next((reference for reference in document.references if any(map(str.split, reference))), None)

@@ -44,7 +44,8 @@ class SentenceIndex:
             for number, row in read_rows(path, ["id", "sent_id"]):
                 if isinstance(row, BadRecord):
                     raise UserError(str(row))
-                where, indices = f"{path}:{number}", row.get("sent_id")
+                where = f"{path}:{number}"
+                indices = row.get("sent_id")
                 # `type`, because True and False are instances of `int`
                 if not isinstance(indices, list) or not all(type(index) is int and index >= 0 for index in indices):
                     raise UserError(f"{where}: sent_id is not a list of indices; correct it")

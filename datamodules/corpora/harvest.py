@@ -259,12 +259,12 @@ def _parsed(path: Path) -> ast.Module:
 
 def _of_node(node: ast.AST, name: str, path: Path) -> Iterable[Docstring]:
     """Yield the docstrings of usable length of a module, class or function, named `name`, and of those inside it."""
-    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-        if prose := summary_and_body(ast.get_docstring(node) or ""):
-            summary, body = prose
-            long_enough = sum(len(text.split()) for text in body) >= MIN_BODY
-            if long_enough and MIN_SUMMARY <= len(summary.split()) <= MAX_SUMMARY:
-                yield Docstring(name, f"{path}:{node.body[0].lineno}", summary, tuple(body))
+    may_have_docstring = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+    if may_have_docstring and (prose := summary_and_body(ast.get_docstring(node) or "")):
+        summary, body = prose
+        long_enough = sum(len(text.split()) for text in body) >= MIN_BODY
+        if long_enough and MIN_SUMMARY <= len(summary.split()) <= MAX_SUMMARY:
+            yield Docstring(name, f"{path}:{node.body[0].lineno}", summary, tuple(body))
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.stmt):  # also `if`, `with` and so on, which have no name and may hold definitions
             child_name = f"{name}.{child.name}" if hasattr(child, "name") else name

@@ -9,7 +9,6 @@ import lzma
 import sys
 import zlib
 from collections.abc import Iterator
-from itertools import repeat
 from pathlib import Path
 from typing import IO, Any, AnyStr
 
@@ -189,7 +188,8 @@ def _parquet(path: Path, fields: list[str]) -> Iterator[tuple[int, Row]]:
                     problem = f"unpacks to more than {LARGEST_RATIO} times its size, as no text does"
                     raise UserError(f"{path}: {problem}; check what the file holds")
         for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns or None):  # None reads all
-            for row in map(batch.slice, range(len(batch)), repeat(1)):  # batches of one row each
+            for start in range(len(batch)):
+                row = batch.slice(start, 1)  # a batch of one row
                 number += 1
                 if row.nbytes > LONGEST_LINE:
                     raise _too_long(f"{path}:{number}", "row")

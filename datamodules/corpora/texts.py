@@ -204,7 +204,8 @@ class TextFolders(Corpus):
     def records(self, split: str) -> Iterator[Record | BadRecord]:
         for path, reference_paths in self._files(split).items():
             try:
-                text, references = _read(path), list(map(_read, reference_paths))
+                text = _read(path)
+                references = list(map(_read, reference_paths))
                 if path.suffix == STORY:
                     text, *highlights = text.split(HIGHLIGHT)  # the document, and one sentence each
                     references = [highlights, *references] if highlights else references  # a list of sentences
