@@ -45,14 +45,13 @@ class Batch:
         values = {f.name: getattr(self, f.name) for f in fields(self) if not f.metadata.get("host")}
         return replace(self, **{name: function(value) for name, value in values.items() if isinstance(value, Tensor)})
 
-    def to(self, device: torch.device | str, non_blocking: bool | None = None) -> Self:
+    def to(self, device: torch.device | str) -> Self:
         """Return a copy on a device; fields marked `on_host` stay in host memory.
 
-        By default, copies to the CPU or MPS are complete on return, so that none is read too early; all others run in
-        parallel with the program.
+        Copies to the CPU or MPS are complete on return, so that none is read too early; all others run in parallel with
+        the program.
         """
-        if non_blocking is None:  # Lightning calls `to` with the device alone
-            non_blocking = torch.device(device).type not in ("cpu", "mps")
+        non_blocking = torch.device(device).type not in ("cpu", "mps")
         return self._map(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Self:

@@ -10,7 +10,7 @@ from torch import Tensor
 from datamodules.batch import Batch, on_host, pad, pair_mask
 from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
-from datamodules.loading import at_least_one
+from datamodules.loading import at_least
 from datamodules.text.lines import counted
 from datamodules.text.oracle import greedy_oracle, sentence_scores
 from datamodules.text.sentence_layout import layout_features, pairs_with_common_ngram
@@ -55,7 +55,7 @@ class SentenceData(TokenizerData):
         **shared: Any,
     ) -> None:
         super().__init__(corpus, vocab_size, checkpoint, **shared)
-        at_least_one(max_source=max_source, piece=piece)
+        at_least(1, max_source=max_source, piece=piece)
         self.max_source = max_source
         self.piece = piece
 
@@ -140,7 +140,7 @@ class ExtractiveData(SentenceData):
         **shared: Any,
     ) -> None:
         super().__init__(corpus, vocab_size, checkpoint, **shared)  # with `max_source` and `piece` of `SentenceData`
-        at_least_one(oracle_sentences=oracle_sentences, max_words=max_words)  # each of them, unless it is None
+        at_least(1, oracle_sentences=oracle_sentences, max_words=max_words)  # each of them, unless it is None
         self.oracle_sentences = oracle_sentences
         self.oracle_stem = oracle_stem
         self.oracle_counts = oracle_counts

@@ -7,6 +7,7 @@ from datamodules.batch import TargetBatch, target_fields
 from datamodules.bertsum import SentenceBatch, SentenceData
 from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
+from datamodules.loading import at_least
 from datamodules.truncation import TRUNCATION, text_limits, truncate_target
 
 
@@ -37,8 +38,7 @@ class BertSumAbsData(SentenceData):
         **shared: Any,
     ) -> None:
         super().__init__(corpus, vocab_size, checkpoint, **shared)
-        if max_target < 2:
-            raise ValueError(f"data.max_target must be at least 2, got {max_target}")  # a token and the end symbol
+        at_least(2, max_target=max_target)  # a token and the end symbol
         self.max_target = max_target
 
     def truncation_limits(self) -> dict[str, str]:

@@ -10,10 +10,8 @@ from datamodules.batch import pad
 from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
 from datamodules.extended_words import WordsBatch, WordsData
-from datamodules.loading import at_least_one
+from datamodules.loading import at_least
 from datamodules.text.vocabulary import PAD
-
-Split = Literal["even", "sentences", "paragraphs"]
 
 
 @dataclass
@@ -65,13 +63,13 @@ class CommunicatingAgentsData(WordsData):
         self,
         corpus: Corpus,
         agents: int = 3,
-        split: Split = "even",
+        split: Literal["even", "sentences", "paragraphs"] = "even",
         max_source: int = 800,
         max_target: int = 110,
         **shared: Any,
     ) -> None:
         super().__init__(corpus, max_source=max_source, max_target=max_target, **shared)
-        at_least_one(agents=agents)
+        at_least(1, agents=agents)
         self.agents = agents
         self.split = split
 

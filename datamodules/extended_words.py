@@ -13,6 +13,7 @@ from torch import Tensor
 from datamodules.batch import TargetBatch, on_host, pad, target_fields
 from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
+from datamodules.loading import at_least
 from datamodules.summarization import SummarizationData, all_texts
 from datamodules.text.vocabulary import PAD, START, STOP, UNK, Vocabulary
 from datamodules.text.words import WordTokenization
@@ -63,8 +64,8 @@ class WordsData(SummarizationData):
         **shared: Any,
     ) -> None:
         super().__init__(corpus, **shared)
-        if max_source < 1 or max_target < 2:  # room for a word, and for the end symbol
-            raise ValueError(f"data.max_source must be at least 1 and max_target 2; got {max_source}, {max_target}")
+        at_least(1, max_source=max_source)
+        at_least(2, max_target=max_target)  # a word and the end symbol
         self.vocab_size = vocab_size
         self.max_source = max_source
         self.max_target = max_target

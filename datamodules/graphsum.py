@@ -15,6 +15,7 @@ from datamodules.corpora.corpus import Corpus, TableDocuments
 from datamodules.documents import Document, UserError
 from datamodules.graphs import GraphName, ParagraphGraph, ParagraphRule, make_graph
 from datamodules.graphs.paragraphs import Paragraphs
+from datamodules.loading import at_least
 from datamodules.parsing import NeedsParser, Parser
 from datamodules.text.lines import load_json
 from datamodules.text.subword_tokenizer import SubwordTokenizer
@@ -66,7 +67,8 @@ class GraphTokenizer(SubwordTokenizer):
         Raises:
             UserError: if there is no tokenizer, or a file is invalid.
         """
-        tokenizer, path = super().load(folder), Path(folder) / cls.graph_file
+        tokenizer = super().load(folder)
+        path = Path(folder) / cls.graph_file
         if path.is_file():  # only graphs that learn from the corpus, such as `topic`, have one
             try:
                 tokenizer.graph = load_json(path.read_text(encoding="utf-8"))
@@ -113,8 +115,7 @@ class GraphSumData(NeedsParser, TokenizerData):
         **shared: Any,
     ) -> None:
         super().__init__(corpus, vocab_size, checkpoint, batch_size=batch_size, **shared)
-        if max_tokens < 2 or max_target < 2:  # one token besides the separator or the end symbol
-            raise ValueError(f"data.max_tokens and max_target are at least 2; got {max_tokens}, {max_target}")
+        at_least(2, max_tokens=max_tokens, max_target=max_target)  # a token besides the separator or the end symbol
         self.max_tokens = max_tokens
         self.max_target = max_target
         self.paragraphs = paragraphs or ParagraphRule()
@@ -196,7 +197,8 @@ class GraphSumData(NeedsParser, TokenizerData):
 
     def _counts(self, paragraphs: Paragraphs, tokens: list[tuple[list[int], list[tuple[int, int]]]]) -> Counts:
         """Return [read, total] of parts, paragraphs, sentences, tokens; `tokens` are (ids, offsets) by paragraph."""
-        parts, max_tokens = len(paragraphs.document.parts), self.max_tokens - 1  # one token is the separator
+        parts = len(paragraphs.document.parts)
+        max_tokens = self.max_tokens - 1  # one token is the separator
         complete_sentences = 0  # counted in each paragraph as if it were a document
         for sentences, (_, offsets) in zip(paragraphs.texts, tokens):
             complete_sentences += sentences_read(Document("", [sentences]), offsets, max_tokens)  # the id is unused

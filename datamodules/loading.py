@@ -22,11 +22,11 @@ def order_seed(seed: int | None) -> int:
     return int(os.environ.get("PL_GLOBAL_SEED", 0)) if seed is None else seed
 
 
-def at_least_one(**values: int | None) -> None:
-    """Raise a `ValueError` with the name of an argument of a DataModule if it is below 1; None is allowed."""
+def at_least(minimum: int, **values: int | None) -> None:
+    """Raise a `ValueError` with the name of an argument of a DataModule if it is below a minimum; None is allowed."""
     for name, value in values.items():
-        if value is not None and value < 1:
-            raise ValueError(f"data.{name} must be at least 1, got {value}")
+        if value is not None and value < minimum:
+            raise ValueError(f"data.{name} must be at least {minimum}, got {value}")
 
 
 class BatchSampler(Sampler[list[int]]):
@@ -129,20 +129,16 @@ class BatchSampler(Sampler[list[int]]):
         shares = (len(batch[self.rank :: self.num_replicas]) for batch in batches)
         return [share * self.num_replicas / len(batch) for share, batch in zip(shares, batches)]  # 1 on average
 
-    def accumulation_weights(self, accumulated: int, batches: int) -> list[float]:
+    def accumulation_weights(self, batches: int) -> list[float]:
         """Return the weight of each batch of this epoch, with which all documents of an optimizer step count alike.
 
-        `accumulated` is the number of batches per optimizer step, `batches` the number that the trainer runs per epoch.
+        `batches` is the number of batches that the trainer runs per epoch.
         """
         sizes = [len(batch) for batch in self._global_batches()]  # number of documents of each
-        weights = [1.0] * len(sizes)
-        batches = min(batches, len(sizes))
-        for start in range(0, batches, accumulated):
-            step = range(start, min(start + accumulated, batches))
-            documents_of_step = sum(sizes[i] for i in step)
-            for i in step:
-                weights[i] = accumulated * sizes[i] / documents_of_step  # Lightning divides each loss by `accumulated`
-        return weights
+        weights: list[float] = []
+        for step in pools(sizes[:batches], self.accumulated):
+            weights += [self.accumulated * size / sum(step) for size in step]  # Lightning divides by `accumulated`
+        return weights + [1.0] * (len(sizes) - len(weights))  # of batches that are in no step
 
 
 MAX_WORKERS = 4  # loader processes for each training process
@@ -234,16 +230,14 @@ class ResumableLoader:
 
     def __iter__(self) -> Iterator:
         """Yield the batches of this epoch with the weights of losses; a resumed epoch skips its processed batches."""
-        in_training = self.trainer is not None and self.batch_sampler.shuffle  # evaluation does not shuffle
-        if in_training:  # set before `weights` below, because the order of the batches depends on it
+        weights: dict[str, list[float]] = {}  # field of `Batch` -> its value in each batch of the epoch
+        if self.trainer is not None and self.batch_sampler.shuffle:  # in training; the order below depends on this
             self.batch_sampler.accumulated = self.trainer.accumulate_grad_batches  # a callback may change it
             if self.trainer.overfit_batches:  # the same batches in each epoch
                 self.batch_sampler.set_epoch(0)
+            weights["accumulation_weight"] = self.batch_sampler.accumulation_weights(self.trainer.num_training_batches)
+        weights["weight"] = self.batch_sampler.weights()
         self.delivered = self.batch_sampler.start = self._resumed_batches()
-        weights = {"weight": self.batch_sampler.weights()}  # field of `Batch` -> its value in each batch of the epoch
-        if in_training:
-            sizes = self.trainer.accumulate_grad_batches, self.trainer.num_training_batches
-            weights["accumulation_weight"] = self.batch_sampler.accumulation_weights(*sizes)
         for batch in self.loader:
             for field, weight_of_batch in weights.items():  # the values of all batches, indexed by `delivered`
                 if weight_of_batch[self.delivered] != 1:  # 1 is the default of both fields

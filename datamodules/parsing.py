@@ -26,9 +26,6 @@ class Parser(Protocol):
     def predict_step(self, batch: list[ParseRequest], batch_idx: int) -> list[DiscourseParse]: ...
 
 
-ParserLoader = Callable[[str, Rows, int], Parser]
-
-
 class NeedsParser:
     """Mix-in of DataModules whose parser can be named by a string.
 
@@ -36,7 +33,7 @@ class NeedsParser:
     `precis.config.parsers.load_parser`.
     """
 
-    load_parser: ParserLoader | None = None  # from the name of a parser, `rows` and `band`
+    load_parser: Callable[[str, Rows, int], Parser] | None = None  # from the name of a parser, `rows` and `band`
 
     def parser_named(self, name: str, rows: Rows = "side", band: int = 128) -> Parser:
         """Load a parser by a name that `precis parse --parser` accepts; `rows` and `band` are those of `Parser`.
@@ -129,7 +126,7 @@ class ParsingData(LightningDataModule):
             return
         indices: dict[str, int] = {}  # cache key -> index of the first document with this text
         for index in range(len(self.documents)):
-            request = self.request(index)
+            request = ParseRequest.of(self.documents[index])
             if request.empty:
                 self.empty.append(request.id)
                 continue
@@ -139,10 +136,6 @@ class ParsingData(LightningDataModule):
             self._lengths[key] = len(request.text)
             self.tokens[key] = count_tokens(request.text)  # words, for estimates of time
         self.keys = {key: indices[key] for key in sorted(indices, key=lambda key: -self._lengths[key])}
-
-    def request(self, index: int) -> ParseRequest:
-        """Return the parse request of a document."""
-        return ParseRequest.of(self.documents[index])
 
     def task(self) -> list[str]:
         """Return the keys of the documents of this task, for all ranks."""
@@ -197,7 +190,7 @@ class Requests:
 
     def __iter__(self) -> Iterator[list[ParseRequest]]:
         for batch in self.batches:
-            yield [self.data.request(self.data.keys[key]) for key in batch]
+            yield [ParseRequest.of(self.data.documents[self.data.keys[key]]) for key in batch]
 
 
 def parse_missing(documents: Sequence[Document], cache: ParseCache, parser: Parser, batch_size: int = 16) -> int:
@@ -225,7 +218,8 @@ def add_answers(add: Any, batch: list[ParseRequest], answers: list[DiscoursePars
     Raises:
         ValueError: if the parses do not match the requests in id and order, or the parser in `rows` and half-width.
     """
-    requested_ids, answered_ids = [request.id for request in batch], [parse.id for parse in answers]
+    requested_ids = [request.id for request in batch]
+    answered_ids = [parse.id for parse in answers]
     if answered_ids != requested_ids:
         name = type(parser).__name__
         raise ValueError(f"{name} returned parses of {answered_ids[:3]} ... for requests of {requested_ids[:3]} ...")

@@ -5,6 +5,7 @@ from typing import Any
 from datamodules.batch import SourceTargetBatch, pad, target_fields
 from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
+from datamodules.loading import at_least
 from datamodules.text.subword_tokenizer import MaskingTokenizer
 from datamodules.tokenizer_data import TokenizerData
 from datamodules.truncation import TRUNCATION, count_source, sentences_read, text_limits, truncate_target
@@ -40,8 +41,8 @@ class PretrainedSummarizerData(TokenizerData):
         **shared: Any,
     ) -> None:
         super().__init__(corpus, vocab_size, checkpoint, **shared)
-        if max_source < 3 or max_target < 2:  # one token besides special symbols
-            raise ValueError(f"data.max_source is at least 3, max_target 2; got {max_source}, {max_target}")
+        at_least(3, max_source=max_source)  # a token besides special symbols
+        at_least(2, max_target=max_target)
         self.max_source = max_source
         self.max_target = max_target
         self.source_prefix = source_prefix

@@ -17,6 +17,7 @@ from datamodules.discourse.cache import ParseCache, ShardWriter
 from datamodules.discourse.distributions import Rows, resize
 from datamodules.discourse.parses import DiscourseParse, ParseRequest, align
 from datamodules.documents import Document, UserError
+from datamodules.loading import at_least
 from datamodules.parsing import NeedsParser, Parser, key_of, parse_missing
 from datamodules.text.language import ENGLISH_PARSER, warn_if_not_english
 from datamodules.text.lines import counted
@@ -101,9 +102,9 @@ class RSTformerData(NeedsParser, TokenizerData):
         **shared: Any,
     ) -> None:
         super().__init__(corpus, vocab_size, checkpoint, batch_size=batch_size, **shared)
-        if max_source < 3 or max_target < 2 or half_width < 1:  # a token besides special symbols; neighboring EDUs
-            values = f"{max_source}, {max_target}, {half_width}"
-            raise ValueError(f"data.max_source is at least 3, max_target 2, half_width 1; got {values}")
+        at_least(3, max_source=max_source)  # a token besides special symbols
+        at_least(2, max_target=max_target)
+        at_least(1, half_width=half_width)  # neighboring EDUs
         if parser is None and ablation != "no_discourse":
             raise ValueError("data.parser is missing: name one, or set ablation to no_discourse")
         self.rows = rows
@@ -175,7 +176,8 @@ class RSTformerData(NeedsParser, TokenizerData):
             return
         if getattr(self.parser, "is_english", False):  # optional attribute of parsers
             warn_if_not_english(ENGLISH_PARSER, language=self.language.code)
-        keys, documents = self.features(split)["parse"][:], self.documents(split)  # keys of parses in the same order
+        keys = self.features(split)["parse"][:]  # keys of parses
+        documents = self.documents(split)  # in the same order
         missing = set(self.cache.missing([key for key in keys if key]))  # documents without text have no key
         if missing:
             unparsed = [as_document(documents[index]) for index, key in enumerate(keys) if key in missing]

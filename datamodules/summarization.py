@@ -18,7 +18,7 @@ from datamodules.cache_folder import default_cache
 from datamodules.corpora.corpus import Corpus, as_document, build_documents, no_split, read_manifest
 from datamodules.corpora.files import Files
 from datamodules.documents import Document, UserError
-from datamodules.loading import ResumableLoader, at_least_one, loader_of, order_seed
+from datamodules.loading import ResumableLoader, at_least, loader_of, order_seed
 from datamodules.text.hashing import text_digest
 from datamodules.text.language import ANY, language_of, script_of
 from datamodules.truncation import TruncationRow, truncation_line, truncation_rows
@@ -90,7 +90,7 @@ class SummarizationData(LightningDataModule, ABC):
         language: str = "en",
     ) -> None:
         super().__init__()
-        at_least_one(batch_size=batch_size, eval_batch_size=eval_batch_size, num_proc=num_proc)
+        at_least(1, batch_size=batch_size, eval_batch_size=eval_batch_size, num_proc=num_proc)
         self.corpus = corpus
         self.on_bad_record = on_bad_record
         self.tokenizer_dir = tokenizer_dir

@@ -14,7 +14,7 @@ from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.relations import coarsened, inventory_of
 from datamodules.discourse.treebanks import read_treebank
 from datamodules.documents import UserError
-from datamodules.loading import ResumableLoader, at_least_one, loader_of, order_seed
+from datamodules.loading import ResumableLoader, at_least, loader_of, order_seed
 from datamodules.text.edu_features import EduFeatures, SegmentationBatch, edu_features
 from datamodules.text.language import language_of
 from datamodules.text.offsets import sentence_offsets
@@ -36,8 +36,7 @@ class TreebankSplits(LightningDataModule, ABC):
         batch_size: number of documents per rank in a training batch.
         eval_batch_size: the same in validation and test.
         pool: number of training batches that are sorted by length together; 0 for no sorting.
-        num_workers: number of loader processes per rank; by default none on a CPU, up to 4 with a GPU
-            (`default_workers`).
+        num_workers: number of loader processes per rank; by default none on a CPU, up to 4 with a GPU.
         seed: seed of the training order; by default that of the run (`seed_everything`).
         language: ISO code of the language, which divides documents without sentences into sentences.
 
@@ -62,7 +61,7 @@ class TreebankSplits(LightningDataModule, ABC):
         language: str = "en",
     ) -> None:
         super().__init__()
-        at_least_one(batch_size=batch_size, eval_batch_size=eval_batch_size)
+        at_least(1, batch_size=batch_size, eval_batch_size=eval_batch_size)
         self.paths = {"train": train, "val": val, "test": test}  # None for a split that is not needed
         self.checkpoint = checkpoint
         self.licences = licences
@@ -110,7 +109,8 @@ class TreebankSplits(LightningDataModule, ABC):
                 self._features[split] = [self.encode(document, subwords) for document in self.documents(split)]
 
     def _loader(self, split: str, shuffle: bool) -> ResumableLoader:
-        features, order = self._features[split], {"shuffle": shuffle, "seed": self.seed, "pool": self.pool}
+        features = self._features[split]
+        order = {"shuffle": shuffle, "seed": self.seed, "pool": self.pool}
         lengths = [of_document.size for of_document in features]
         batch_size = self.batch_size if shuffle else self.eval_batch_size
         return loader_of(features, lengths, batch_size, self.collate, split, self.trainer, self.num_workers, **order)
@@ -143,11 +143,10 @@ class TreebankData(TreebankSplits):
         train: Path,
         val: Path,
         test: Path | None = None,
-        checkpoint: str = "small",
         inventory: list[str] | dict[str, list[str]] | str = "gum",
         **shared: Any,
     ) -> None:
-        super().__init__(train, val, test, checkpoint, eval_batch_size=1, pool=25, **shared)  # sorts 25 batches by size
+        super().__init__(train, val, test, eval_batch_size=1, pool=25, **shared)  # sorts 25 batches by size
         self.inventory = inventory_of(inventory)
         # (nuclearity, relation) -> index of the class that a parser predicts for a node
         self.classes = {name: number for number, name in enumerate(label_classes(self.inventory))}
@@ -179,7 +178,6 @@ class SegmentationData(TreebankSplits):
 
     Args:
         sentences: `gold` offsets of the treebank if available, or `own`, see `sentence_offsets`.
-        max_train: maximal number of training documents; all by default.
         shared: arguments of `TreebankSplits`.
     """
 
@@ -190,22 +188,12 @@ class SegmentationData(TreebankSplits):
         train: Path,
         val: Path,
         test: Path | None = None,
-        checkpoint: str = "small",
         sentences: Literal["gold", "own"] = "gold",
         batch_size: int = 4,
-        max_train: int | None = None,
         **shared: Any,
     ) -> None:
-        super().__init__(
-            train, val, test, checkpoint, batch_size=batch_size, eval_batch_size=batch_size, pool=0, **shared
-        )
+        super().__init__(train, val, test, batch_size=batch_size, eval_batch_size=batch_size, pool=0, **shared)
         self.sentences = sentences
-        self.max_train = max_train
-
-    def documents(self, split: str) -> list[TreebankDocument]:
-        """Return the documents of a split (see `TreebankSplits`), at most `max_train` of training."""
-        documents = super().documents(split)
-        return documents[: self.max_train] if split == "train" else documents
 
     def encode(self, document: TreebankDocument, subwords: Subwords | None) -> EduFeatures:
         """Return the features of a document, with the tags of its gold EDUs."""

@@ -141,7 +141,7 @@ def test_arguments_out_of_bounds_are_refused(tmp_path):
         ({"ratio": 0}, r"data\.ratio"),
         ({"ratio": 0.4, "max_ratio": 0.3}, r"data\.ratio"),
         ({"unchanged": 1.5}, r"data\.unchanged"),
-        ({"max_source": 2}, r"data\.max_source is at least 3"),
+        ({"max_source": 2}, r"data\.max_source must be at least 3"),
     ):
         with pytest.raises(ValueError, match=message):
             data_of(ROWS, tmp_path, **wrong)

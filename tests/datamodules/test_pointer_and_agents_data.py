@@ -141,7 +141,7 @@ def test_ids_equal_those_of_a_plain_loop_and_lengths_stay_on_the_host(tmp_path):
 
 
 def test_impossible_lengths_are_named(tmp_path):
-    with pytest.raises(ValueError, match="max_source must be at least 1 and max_target 2"):
+    with pytest.raises(ValueError, match="max_target must be at least 2, got 1"):
         build(tmp_path, max_target=1)
     for name in ("batch_size", "agents"):
         with pytest.raises(ValueError, match=rf"data\.{name} must be at least 1, got 0"):

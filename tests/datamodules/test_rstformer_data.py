@@ -160,7 +160,7 @@ def test_settings_that_cannot_be_are_refused(corpus_files, tmp_path):
     for changes, message in (
         ({"parser": None}, r"data\.parser is missing"),
         ({"half_width": 64}, r"data\.half_width 64: the parser gives 8"),
-        ({"max_source": 2}, r"data\.max_source is at least 3"),
+        ({"max_source": 2}, r"data\.max_source must be at least 3"),
     ):
         with pytest.raises(ValueError, match=message):
             data_of(corpus_files, tmp_path, **changes)

@@ -84,7 +84,7 @@ def test_missing_arguments_and_files_in_place_of_a_corpus_are_named(tmp_path, pr
 @integration
 @pytest.mark.parametrize("key, value, said", [
     ("data.batch_size", -4, "data.batch_size must be at least 1, got -4"),
-    ("data.max_target", 1, "data.max_source must be at least 1 and max_target 2; got 30, 1"),
+    ("data.max_target", 1, "data.max_target must be at least 2, got 1"),
     ("model.dropout", 1.5, "model.dropout must be between 0 and 1, got 1.5"),
     ("trainer.val_check_interval", 5.5, "trainer.val_check_interval must be a number of batches or a share between"),
     ("save_every", -1, "save_every must be at least 0, got -1"),
