@@ -221,6 +221,24 @@ def length_words(text: str) -> list[str]:
     return language_of(ANY).tokenize(text) if _CONTAINS_SPACELESS.search(text) else text.split()
 
 
+def count_words(sentences: Iterable[str]) -> int:
+    """Return the length of sentences in words, see `length_words`."""
+    return sum(len(length_words(sentence)) for sentence in sentences)
+
+
+def first_words(sentences: Iterable[str], count: int) -> list[str]:
+    """Return the sentences within the first `count` words, see `length_words`; the last one may be truncated."""
+    first: list[str] = []
+    for sentence in sentences:
+        matches = _TOKEN.finditer(sentence) if _CONTAINS_SPACELESS.search(sentence) else re.finditer(r"\S+", sentence)
+        ends = [match.end() for match in matches]
+        if len(ends) > count:
+            return [*first, " ".join(sentence[: ends[count - 1]].split())] if count else first
+        first.append(sentence)
+        count -= len(ends)
+    return first
+
+
 def join_sentences(sentences: Iterable[str]) -> str:
     """Join sentences to a text, by a space unless the sentence before ends with a Chinese or Japanese character."""
     text = ""

@@ -15,7 +15,7 @@ _STOP_ATTACHED = re.compile(r"(?<=\w)[.?!]+(?= |$)")
 
 # Ends of sentences that `sentencex` lacks: stops that no space follows, also those of ASCII between Chinese or Japanese
 # characters; and the spaces of Thai and Lao, which have no stops, except beside the repetition mark.
-_OTHER_ENDS = regex.compile(
+UNSPACED_ENDS = regex.compile(
     r"(?V1)[。！？｡។៕။]+[”’」』）》]*|(?<=[\p{Han}\p{Hiragana}\p{Katakana}）)])[.!?．](?=[\p{Han}\p{Hiragana}\p{Katakana}（(])|"
     r"(?<=[[\p{Thai}\p{Lao}]--[ๆໆ]]) (?=[[\p{Thai}\p{Lao}]--[ๆໆ]])"
 )
@@ -60,7 +60,7 @@ def _is_tokenized(text: str) -> bool:
 
 
 def _ends(text: str, language: str) -> list[int]:
-    """Return the ends (characters) of all sentences but the last, by sentencex and, outside English, `_OTHER_ENDS`."""
+    """Return the ends of all sentences but the last, by sentencex and, outside English, also at `UNSPACED_ENDS`."""
     import sentencex  # only where texts are split
 
     is_slow = len(text) * len(_SEARCHED.findall(text)) > _LONGEST_SEARCH  # sentencex may scan the text for each mark
@@ -78,7 +78,7 @@ def _ends(text: str, language: str) -> list[int]:
     ends = [end for end in ends if " " in text[max(end - 1, 0) : end + 1]]  # beside a space, not in "torch.Tensor"
     if language == "en":
         return ends
-    other_ends = {match.end() for match in _OTHER_ENDS.finditer(text)}
+    other_ends = {match.end() for match in UNSPACED_ENDS.finditer(text)}
     return sorted({*ends, *other_ends} - {len(text)})  # without the end of the last sentence
 
 

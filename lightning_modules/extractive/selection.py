@@ -22,7 +22,7 @@ class SelectionOptions:
         mmr_form: `penalty`, s_i - lambda max sim; or `classic`, lambda s_i - (1 - lambda) max sim.
         trade_off: lambda of `mmr` and `triangle`; at most 1 in `classic`, where 1 - lambda is a weight, too.
         order: order of the sentences: as in the `document`, or by `score`, as they were selected.
-        words: maximum number of words of a summary, separated by whitespace; 0 for no limit.
+        words: maximum number of words (`length_words`) of a summary; 0 for no limit.
         ratio: maximum number of words, as a share of the words that the model reads of the document (the compression
             ratio); 0 for no limit.
         share: maximum number of sentences, as a share of the sentences that the model reads, rounded; 0 for no limit.

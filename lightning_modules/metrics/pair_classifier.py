@@ -7,6 +7,8 @@ from itertools import product
 import torch
 from torch import Tensor
 
+from datamodules.text.language import join_sentences, length_words
+
 
 class PairClassifier:
     """Hugging Face classifier of text pairs, loaded by its name or folder; device "auto" is a GPU if there is one.
@@ -76,8 +78,8 @@ class ConsistencyModel(PairClassifier):
     def scores(self, summaries: Sequence[Sentences], sources: Sequence[Sentences]) -> list[float]:
         """Return the mean over summary sentences of the highest P(supported) by a chunk of the source, in [0, 1].
 
-        A chunk is a run of whole sentences of at most 350 words, as in AlignScore. Summaries without a sentence score
-        0. Raises a `ValueError` if the lengths differ.
+        A chunk is a run of whole sentences of at most 350 words (see `length_words`), as in AlignScore. Summaries
+        without a sentence score 0. Raises a `ValueError` if the lengths differ.
         """
         claims = [[sentence for sentence in summary if sentence.strip()] for summary in summaries]
         chunks = [source_chunks(source) for source in sources]
@@ -90,14 +92,14 @@ def source_chunks(sentences: Sentences, most: int = CHUNK_WORDS) -> list[str]:  
     chunks: list[list[str]] = []
     chunk_words = 0  # number of words of the last chunk
     for sentence in sentences:
-        num_words = len(sentence.split())
+        num_words = len(length_words(sentence))
         if num_words and chunks and chunk_words + num_words <= most:
             chunks[-1].append(sentence)
             chunk_words += num_words
         elif num_words:  # blank sentences are left out
             chunks.append([sentence])
             chunk_words = num_words
-    return [" ".join(chunk) for chunk in chunks]
+    return [join_sentences(chunk) for chunk in chunks]
 
 
 def _supported_class(class_names: Sequence[str], name: str) -> int:

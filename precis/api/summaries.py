@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack, overload
 
 from datamodules.corpora.texts import Records
 from datamodules.documents import Document, UserError
-from datamodules.text.language import language_of, warn_if_not_english
+from datamodules.text.language import count_words, language_of, warn_if_not_english
 from lightning_modules.summary import Summary
 from precis.api.arguments import Text, text_rows
 from precis.config.run_config import read_config
@@ -95,7 +95,7 @@ def summarize(
         run = _loaded(name, language)
         summaries = run.summarize(documents, **budget.options(run.model))
         for document, summary in zip(documents, summaries, strict=True):
-            budget.cut(summary, len(document.text.split()))  # a model that writes may exceed the budget
+            budget.cut(summary, count_words(document.sentences))  # a model that writes may exceed the budget
     return summaries[0] if is_single else summaries
 
 

@@ -11,6 +11,7 @@ from jsonargparse.typing import PositiveInt
 from datamodules.corpora.corpus import as_document
 from datamodules.documents import Document, UserError
 from datamodules.text.hashing import text_digest
+from datamodules.text.language import count_words, first_words
 from datamodules.text.lines import counted
 from precis.baselines import baseline_files
 from precis.baselines.answers_file import Answers, answers_path, open_answers
@@ -98,14 +99,13 @@ class _Prompts:
 
     def words(self, document: Document) -> tuple[int, int]:
         """Return how many words of a document are sent, and how many it has."""
-        total = len(document.text.split())
+        total = count_words(document.sentences)
         return min(total, self.max_words or total), total  # None: no limit
 
     def prompt(self, document: Document) -> str:
         """Return the prompt for a document, of whose text it has the first `max_words` words."""
-        text = document.text
-        if self.max_words is not None and len(text.split()) > self.max_words:
-            text = " ".join(text.split()[: self.max_words])
+        sent, total = self.words(document)
+        text = " ".join(first_words(document.sentences, sent)) if sent < total else document.text
         query = self.settings["query"] if self.queries is None else self.queries[document.id]  # None without {query}
         return fill(self.text, {"document": text, "n": str(self.settings["n"]), "query": query or ""})
 

@@ -15,7 +15,7 @@ from rich.text import Text
 from datamodules.cache_folder import default_cache
 from datamodules.corpora.corpus import Corpus, as_document, build_documents, read_manifest
 from datamodules.documents import Document
-from datamodules.text.language import length_words, script_of
+from datamodules.text.language import count_words, script_of
 from datamodules.text.lines import printable, printable_line
 
 _SCRIPT_SAMPLE = 100  # documents that tell the script of a split
@@ -112,8 +112,8 @@ def _lengths(dataset: Dataset) -> dict[str, list[float]]:
     """Return the values of each of `_STATISTICS`: one for each document, or one for each reference of a document."""
     values: dict[str, list[float]] = {name: [] for name in _STATISTICS}
     for document in map(as_document, dataset):
-        words = _words(document.sentences)
-        reference_words = [_words(reference) for reference in document.references]
+        words = count_words(document.sentences)
+        reference_words = [count_words(reference) for reference in document.references]
         values["document_words"].append(words)
         values["document_sentences"].append(len(document.sentences))
         values["parts"].append(len(document.parts))  # paragraphs, or source documents
@@ -123,10 +123,6 @@ def _lengths(dataset: Dataset) -> dict[str, list[float]]:
         if reference_words:
             values["compression"].append(words / np.mean(reference_words))  # words per word of a reference
     return values
-
-
-def _words(sentences: list[str]) -> int:
-    return sum(len(length_words(sentence)) for sentence in sentences)
 
 
 def _spread(values: list[float]) -> dict[str, float] | None:

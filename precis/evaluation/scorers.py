@@ -11,7 +11,7 @@ import numpy as np
 
 from datamodules.corpora.parallel import progress_bar
 from datamodules.documents import UserError
-from datamodules.text.language import length_words
+from datamodules.text.language import count_words
 from datamodules.text.rouge_words import word_vocabulary
 from lightning_modules.metrics import reference_scores
 from lightning_modules.metrics.novelty import extraction, novelty, repetition
@@ -139,7 +139,7 @@ def _fragments(predictions: Sequence[Prediction], options: ScoreOptions) -> dict
 
 
 def _length(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
-    words = [sum(len(length_words(sentence)) for sentence in prediction.summary) for prediction in predictions]
+    words = [count_words(prediction.summary) for prediction in predictions]
     return {"words": _our_scores("words", words, predictions, "tok:whitespace")}
 
 

@@ -8,7 +8,9 @@ from typing import Any
 from datamodules.corpora.fields import DocumentList, SummaryList
 from datamodules.corpora.readers import read_rows
 from datamodules.documents import BadRecord, UserError
+from datamodules.text.language import ANY, count_words, language_of, length_words
 from datamodules.text.lines import counted
+from datamodules.text.sentences import UNSPACED_ENDS
 
 # The most specific names come first.
 DOCUMENT_NAMES = (
@@ -62,7 +64,7 @@ def guess_fields(row: Mapping[str, Any], where: str) -> FieldMap:
 def describe_value(value: Any) -> str:
     """Return the layout of a value in words, such as `list of 3 texts`, for `precis corpus FILE`."""
     if isinstance(value, str):
-        return f"text of {counted(len(value.split()), 'word')}"
+        return f"text of {counted(len(length_words(value)), 'word')}"
     if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
         return f"list of {counted(len(value), 'text')}"
     if isinstance(value, list) and value and all(isinstance(item, list) for item in value):
@@ -81,16 +83,20 @@ def first_row(path: Path) -> dict[str, Any]:
 
 
 def _is_tokens(value: Any) -> bool:
-    """Return whether a value is a list of lists of strings without spaces."""
+    """Return whether a value is a list of lists of tokens: no sentences, nor those of scripts without spaces."""
     if not isinstance(value, list) or not value or not all(isinstance(item, list) for item in value):
         return False
     tokens = [token for item in value for token in item]
-    return bool(tokens) and all(isinstance(token, str) and not token.isspace() and " " not in token for token in tokens)
+    if not all(isinstance(token, str) and not token.isspace() and " " not in token for token in tokens):
+        return False
+    has_sentence = any(UNSPACED_ENDS.search(token) and len(length_words(token)) > 1 for token in tokens)
+    return bool(tokens) and not has_sentence and count_words(tokens) <= 4 * len(tokens)  # not long
 
 
 def _is_sentences(value: Any) -> bool:
     """Return whether a value is a list of texts of which at most a fifth seem to have more than one sentence."""
     if not isinstance(value, list) or len(value) < 2 or not all(isinstance(item, str) for item in value):
         return False  # a single text is a document, not a list of its sentences
-    with_several = sum(any(f"{mark} " in item.strip() for mark in ".!?") for item in value)
+    texts = [UNSPACED_ENDS.sub(". ", item).strip() for item in value]  # in Chinese, no space follows a sentence
+    with_several = sum(any(f"{stop} " in text for stop in language_of(ANY).sentence_ends) for text in texts)
     return with_several <= len(value) / 5  # a fifth, because "Dr. " in a sentence looks like its end

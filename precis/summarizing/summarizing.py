@@ -17,6 +17,7 @@ from datamodules.corpora.corpus import Corpus, as_document
 from datamodules.corpora.parallel import progress_bar
 from datamodules.documents import UserError
 from datamodules.summarization import TEST, SummarizationData
+from datamodules.text.language import count_words
 from datamodules.text.lines import counted, printable_line
 from datamodules.truncation import TRUNCATION
 from lightning_modules.extractive.lexrank import LexRank
@@ -164,7 +165,7 @@ def _summaries_within(budget: LengthBudget, run: Run, documents: Dataset, option
             if note := how_read(summary, options.long_documents):
                 print(f"precis: {printable_line(summary.id)}: {note}", file=sys.stderr)
             if budget and is_generative:  # extractive models select within the budget
-                truncated += budget.cut(summary, len(as_document(document).text.split()))
+                truncated += budget.cut(summary, count_words(as_document(document).sentences))
             yield summary
     if truncated:
         message = f"{truncated} of {len(documents)} summaries exceeded the budget and were truncated"

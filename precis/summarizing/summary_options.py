@@ -9,13 +9,14 @@ from jsonargparse import Namespace
 from jsonargparse.typing import PositiveInt, restricted_number_type
 
 from datamodules.documents import UserError
+from datamodules.text.language import first_words
 
 if TYPE_CHECKING:
     from lightning_modules.summarizer import Summary
 
 Share = restricted_number_type("Share", float, [(">", 0), ("<=", 1)])  # of a document
 Options = TypeVar("Options")  # a dataclass
-NO_LIMIT = 1_000_000  # sentences, more than any document has
+NO_LIMIT = 1_000_000  # words or sentences, more than any summary has
 TOKENS_PER_WORD = 1.5  # subwords per word, punctuation included: an estimate; a summary with more words is truncated
 
 
@@ -27,7 +28,7 @@ class LengthBudget:
     limited, and a summary that still exceeds the budget is truncated after the last word or sentence within it.
 
     Attributes:
-        words: maximum number of words of a summary, separated by whitespace.
+        words: maximum number of words of a summary; in scripts without spaces, of characters and marks.
         sentences: maximum number of sentences of a summary.
         ratio: maximum number of words, as a share of the document's words.
         share: maximum number of sentences, as a share of the document's sentences; for extractive models.
@@ -78,24 +79,15 @@ class LengthBudget:
 
     def cut(self, summary: "Summary", document_words: int) -> bool:
         """Cut a summary to the budget, in place, for a document of `document_words`; return whether it was longer."""
-        limits = [] if self.words is None else [self.words]
+        limit = self.words or NO_LIMIT
         if self.ratio is not None:
-            limits.append(max(1, int(self.ratio * document_words + 1e-3)))  # 1e-3: 0.29 * 100 is a little below 29
-        remaining = min(limits, default=None)  # number of words until the limit; None without one
-        before = list(summary.sentences)
-        sentences: list[str] = []
-        for sentence in before[: self.sentences]:  # None: all
-            words = sentence.split()
-            if remaining is not None and len(words) > remaining:
-                sentences += [" ".join(words[:remaining])] if remaining else []
-                break
-            sentences.append(sentence)
-            remaining = None if remaining is None else remaining - len(words)
-        summary.sentences = sentences
+            limit = min(limit, max(1, int(self.ratio * document_words + 1e-3)))  # 1e-3: 0.29 * 100 is a little below 29
+        before = summary.sentences
+        summary.sentences = sentences = first_words(before[: self.sentences], limit)  # None: all sentences
         if summary.words is not None:  # tokens of a model that copies; `copied` tells which of them are copies
-            # A word may have several tokens ("mill." has two), but words and tokens have the same characters.
+            # A word may have several tokens ("mill." has two), but both have the same characters, without Thai spaces.
             characters = sum(len(word) for sentence in sentences for word in sentence.split())
-            count = bisect_right(list(accumulate(map(len, summary.words))), characters)  # tokens with these letters
+            count = bisect_right(list(accumulate(len(token.strip()) for token in summary.words)), characters)
             summary.words = summary.words[:count]
             summary.copied = summary.copied and summary.copied[:count]
         return sentences != before

@@ -89,11 +89,9 @@ def test_the_authors_weights_give_the_authors_formula_and_foreign_files_are_refu
 
 
 def test_scores_of_documents_and_bad_input(folder):
-    entailment = torch.tensor([[0.9, 0.1], [0.2, 0.3]])
-    contradiction = torch.tensor([[0.05, 0.6], [0.5, 0.1]])
+    entailment, contradiction = torch.tensor([[[0.9, 0.1], [0.2, 0.3]], [[0.05, 0.6], [0.5, 0.1]]])
     matrix = torch.stack([entailment, contradiction, 1 - entailment - contradiction])
     assert summac_zs(matrix) == pytest.approx(((0.9 - 0.5) + (0.3 - 0.6)) / 2)  # by hand
-    assert summac_zs(torch.zeros(3, 2, 0)) == 0
     entailment = EntailmentModel(folder)
     expected = [summac_zs(one_by_one(folder, *pair)) for pair in zip(SUMMARIES[:2], SOURCES)]
     assert summac_scores(entailment, None, SUMMARIES, SOURCES) == pytest.approx([*expected, 0], abs=1e-5)
@@ -129,6 +127,7 @@ def test_the_best_chunk_counts_and_classes_are_found_by_name_or_refused(folder, 
     with pytest.raises(ValueError, match=r"which class is a supported claim.*red, green.*rename it to supported"):
         ConsistencyModel(write_classifier(tmp_path / "model", WORDS, ["red", "green"]))
     assert source_chunks(["a b", "c", " ", "a b c d e", "b"], most=3) == ["a b c", "a b c d e", "b"]
+    assert source_chunks(["今天。", "明天。", "后天好。"], most=6) == ["今天。明天。", "后天好。"]
     classifier = ConsistencyModel(folder)
     monkeypatch.setattr("lightning_modules.metrics.pair_classifier.source_chunks", lambda source: source)
     one_by_one = [classifier.scores([["town."]], [[chunk]])[0] for chunk in ("the storm.", "a night.", "coast.")]
