@@ -2,14 +2,11 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 from datamodules.text.language import length_words
-from datamodules.text.rouge_counts import Score, lcs_length, position_masks, score_of
-from datamodules.text.rouge_words import vocabulary, warn_without_words
 from lightning_modules.metrics.novelty import novelty, repetition
 from lightning_modules.metrics.rouge import rouge_scores
 
@@ -64,31 +61,15 @@ class RougeReward(Reward):
         return self.variant
 
     def __call__(self, inputs: RewardInputs) -> list[float]:
-        split_words = vocabulary(self.stem, inputs.language).split
-        has_words: dict[str, bool] = {}  # by reference, since the texts of one document share their references
-        text_indices, hypotheses, references = [], [], []  # all pairs of a text and a reference with words
-        for index, (text, of_document) in enumerate(zip(inputs.texts, inputs.references)):
-            for reference in of_document:
-                if reference not in has_words:
-                    has_words[reference] = bool(split_words(reference))
-                    if reference.strip() and not has_words[reference]:  # punctuation, or another language
-                        warn_without_words(inputs.language)
-                if has_words[reference]:
-                    text_indices.append(index)
-                    hypotheses.append(text)
-                    references.append(reference)
-        rewards = [0.0] * len(inputs.texts)
-        for index, score in zip(text_indices, self._scores(hypotheses, references, inputs.language)):
-            rewards[index] = max(rewards[index], score)  # the best reference counts
+        options = {"variants": (self.variant,), "stem": self.stem, "language": inputs.language}
+        rewards = []
+        for text, of_document in zip(inputs.texts, inputs.references):
+            references = [[reference] for reference in of_document if reference.strip()]
+            if references:
+                rewards.append(rouge_scores([text], references, **options)[self.variant].fmeasure)
+            else:
+                rewards.append(0.0)
         return rewards
-
-    def _scores(self, hypotheses: list[str], references: list[str], language: str) -> list[float]:
-        """Return the F1 of each pair of a hypothesis and a reference, in [0, 1]."""
-        if self.variant == "rougeL":  # a faster computation with the same result
-            return [score.fmeasure for score in rouge_l_texts(hypotheses, references, self.stem, language)]
-        options = {"variants": (self.variant,), "stem": self.stem, "language": language}
-        pairs = zip(hypotheses, references)
-        return [rouge_scores([text], [[reference]], **options)[self.variant].fmeasure for text, reference in pairs]
 
 
 class Repetition(Reward):
@@ -217,7 +198,7 @@ class Mixture(Reward):
         if not rewards or len(self.weights) != len(rewards):
             raise ValueError(f"Mixture needs a weight for each reward, got {len(self.weights)} for {len(rewards)}")
 
-    @cached_property
+    @property
     def reads_source(self) -> bool:
         return any(reward.reads_source for reward in self.rewards)
 
@@ -235,46 +216,3 @@ class Mixture(Reward):
         """Return the weighted sum for each text; `columns` has the values of each reward for all texts."""
         by_text = zip(*columns, strict=True)
         return [sum(weight * value for weight, value in zip(self.weights, values)) for values in by_text]
-
-
-def rouge_l_texts(
-    hypotheses: Sequence[str], references: Sequence[str], stem: bool | str = True, language: str = "en"
-) -> list[Score]:
-    """Return ROUGE-L of pairs of texts, equal to `score_many` with "rougeL".
-
-    It is faster if the hypotheses of one reference are consecutive, so that the reference is encoded once. There is a
-    `ValueError` if the lengths differ, or a reference has no word (with its index).
-    """
-    words = vocabulary(stem, language)
-    words.limit_size()  # the cache of word numbers is emptied if it has grown too large
-    return _rouge_l(hypotheses, references, words.split, words.__getitem__)  # which returns the number of a word
-
-
-def rouge_l_ids(hypotheses: Sequence[Sequence[int]], references: Sequence[Sequence[int]]) -> list[Score]:
-    """Return ROUGE-L of pairs of token ids, otherwise as `rouge_l_texts`."""
-    return _rouge_l(hypotheses, references, list)
-
-
-def _rouge_l(
-    hypotheses: Sequence[Any],
-    references: Sequence[Any],
-    units: Callable[[Any], list],
-    number: Callable[[Any], int] | None = None,
-) -> list[Score]:
-    """Return ROUGE-L of each pair; `units` splits a text, and `number` maps units that are not integers to integers."""
-    if len(hypotheses) != len(references):
-        raise ValueError(f"{len(hypotheses)} hypotheses but {len(references)} references")
-    scores = []
-    previous = None
-    for hypothesis, reference in zip(hypotheses, references):
-        if reference != previous:  # else the masks are those of the pair before
-            previous = reference
-            expected = units(reference)
-            if not expected:
-                raise ValueError(f"reference {len(scores)} is empty")
-            # bit vectors of the positions of each unit, and of all positions, for the longest common subsequence
-            masks, full = position_masks(map(number, expected) if number else expected)
-        predicted = units(hypothesis)
-        length = lcs_length(map(number, predicted) if number else predicted, masks, full)
-        scores.append(score_of(length, len(predicted), len(expected)))
-    return scores

@@ -2,8 +2,9 @@
 
 import re
 
+from datamodules.text.rouge_counts import count, score_of
 from experiments.studies.controls.tasks.planted_names import planted_answer
-from lightning_modules.metrics.rewards import Reward, RewardInputs, rouge_l_ids
+from lightning_modules.metrics.rewards import Reward, RewardInputs
 
 
 class PlantedAnswer(Reward):
@@ -22,5 +23,8 @@ class PlantedAnswer(Reward):
         def ids(text: str) -> list[int]:
             return [numbers.setdefault(token, len(numbers)) for token in re.findall(r"\w+|\.", text.lower())]
 
-        answers = [ids(planted_answer(source)) for source in inputs.sources]
-        return [score.fmeasure for score in rouge_l_ids([ids(text) for text in inputs.texts], answers)]
+        rewards = []
+        for text, source in zip(inputs.texts, inputs.sources, strict=True):
+            counts = count(["rougeL"], [ids(text)], [ids(planted_answer(source))])["rougeL"]
+            rewards.append(score_of(*counts).fmeasure)
+        return rewards
