@@ -1,11 +1,11 @@
 """ROUGE (Lin 2004): ROUGE-N, ROUGE-L and ROUGE-Lsum, of texts as lists of sentences."""
 
-import gc
 import multiprocessing
 import re
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
+from functools import partial
 from importlib import metadata
+from itertools import starmap
 
 from datamodules.text.rouge_counts import Counts, Score, count, score_of
 from datamodules.text.rouge_words import Vocabulary, vocabulary, warn_without_words
@@ -48,7 +48,7 @@ def rouge_scores(
         ValueError: for an empty reference (with its index), no reference, or an unknown variant or option.
         TypeError: if a text is a string instead of a list of sentences.
     """
-    return _scores(prediction, references, variants, multi_reference, vocabulary(stem, language, wordnet))
+    return _scores(None, prediction, references, variants, stem, multi_reference, language, wordnet)
 
 
 def score_many(
@@ -67,14 +67,15 @@ def score_many(
     """
     if len(predictions) != len(references):
         raise ValueError(f"{len(predictions)} predictions but {len(references)} lists of references")
-    words = vocabulary(stem, language, wordnet)  # splits texts into words, stems and numbers them
-
-    def score(indices: range) -> list[dict[str, Score]]:
-        return [_scores(predictions[i], references[i], variants, multi_reference, words, i) for i in indices]
-
+    vocabulary(stem, language, wordnet)  # created before other processes, each of which would repeat its warnings
+    score = partial(
+        _scores, variants=variants, stem=stem, multi_reference=multi_reference, language=language, wordnet=wordnet
+    )
+    jobs = zip(range(len(predictions)), predictions, references)
     if num_proc > 1 and len(predictions) > 1:
-        return _on_processes(score, len(predictions), num_proc)
-    return score(range(len(predictions)))
+        with multiprocessing.get_context("fork").Pool(num_proc) as pool:  # forked: torch is not imported again
+            return pool.starmap(score, jobs)
+    return list(starmap(score, jobs))
 
 
 def signature(
@@ -94,8 +95,7 @@ def signature(
     return f"{variant}|{words.description}|split:{splitter}|refs:{multi_reference}|precis:{suite_version()}"
 
 
-@cache  # the options of all documents are the same
-def _check_options(variants: tuple[str, ...], multi_reference: str) -> None:
+def _check_options(variants: Sequence[str], multi_reference: str) -> None:
     """Raise a ValueError for unknown variants or options."""
     for variant in variants:
         if not re.fullmatch("rouge([1-9][0-9]*|L|Lsum)", variant):
@@ -117,36 +117,19 @@ def has_text(sentences: Sentences) -> bool:
     return any(sentence and not sentence.isspace() for sentence in sentences)
 
 
-def _on_processes(job: Callable[[range], list], size: int, num_proc: int) -> list:
-    """Run a job over ranges of the indices 0 to `size` - 1 on several processes, and join the results in order."""
-    step = -(-size // (8 * num_proc))  # 8 ranges per process, rounded up, so that slow ones even out
-    ranges = [range(start, min(start + step, size)) for start in range(0, size, step)]
-    # forked processes inherit the job with its texts: only results are pickled, and torch is not imported again
-    with multiprocessing.get_context("fork").Pool(num_proc, initializer=_inherit, initargs=(job,)) as pool:
-        parts = pool.map(_run, ranges, chunksize=1)
-    return [score for part in parts for score in part]
-
-
-def _inherit(job: Callable[[range], list]) -> None:
-    """Set the job of a forked process, which cannot be pickled."""
-    gc.freeze()  # otherwise the first full garbage collection would write to, and so copy, all inherited memory
-    _run.job = job
-
-
-def _run(indices: range) -> list:
-    return _run.job(indices)
-
-
 def _scores(
+    index: int | None,
     prediction: Sentences,
     references: Sequence[Sentences],
     variants: Sequence[str],
+    stem: bool | str,
     multi_reference: str,
-    words: Vocabulary,
-    index: int | None = None,
+    language: str,
+    wordnet: str | None,
 ) -> dict[str, Score]:
-    """Return `rouge_scores` by a vocabulary; errors name the prediction by its `index`, unless it is the only one."""
-    _check_options(tuple(variants), multi_reference)
+    """Return `rouge_scores`; errors name the prediction by its `index`, None if it is the only one."""
+    words = vocabulary(stem, language, wordnet)  # splits texts into words, stems and numbers them
+    _check_options(variants, multi_reference)
     if isinstance(prediction, str) or isinstance(references, str):
         raise TypeError(f"ROUGE takes lists of sentences; {_where(index)} or its references are a text")
     if not references:
