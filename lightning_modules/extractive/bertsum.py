@@ -13,6 +13,7 @@ from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.encoder_summarizer import EncoderSummarizer
 from lightning_modules.extractive import sentence_network
 from lightning_modules.extractive.names import Pooling, Scoring
+from lightning_modules.extractive.scoring import cosines, document_cosine
 from lightning_modules.extractive.selection import Relations, SelectionOptions
 from lightning_modules.extractive.sentence_network import Encoding, InterSentenceOptions, ScoredSentences
 from lightning_modules.extractive.summary import ExtractiveSummary, extract
@@ -176,7 +177,8 @@ class BertSum(EncoderSummarizer):
         """Return similarities and shared trigrams of sentences for the selector; None for `top_k`, which needs none."""
         if self.selection.selector == "top_k":
             return None
-        return Relations(scored.similarity(), scored.to_document(), batch.shared)
+        similarity = cosines(scored.vectors, scored.vectors)
+        return Relations(similarity, document_cosine(scored.vectors, scored.document), batch.shared)
 
     def sentence_scores(self, batch: ExtractiveBatch) -> list[list[float]]:
         """Return the scores of all sentences of a batch, each in [0, 1]."""

@@ -11,7 +11,7 @@ from datamodules.matchsum import MatchSumBatch
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.encoder_summarizer import EncoderSummarizer
 from lightning_modules.extractive.names import Pooling
-from lightning_modules.extractive.scoring import Pooler
+from lightning_modules.extractive.scoring import Pooler, pool_texts
 from lightning_modules.extractive.summary import ExtractiveSummary
 from lightning_modules.networks.output_layer import upcast_half
 from lightning_modules.networks.passages import Passage
@@ -95,9 +95,7 @@ class MatchSum(EncoderSummarizer):
         passages = [Passage(document=row, start=0, size=size, first=0, last=size) for row, size in rows_and_sizes]
         states = self.reader.encode_passages(rows, passages, chunk=_CHUNK)                   # [N, T, H]
         mask = (torch.arange(rows.shape[1]) < sizes[:, None]).to(rows.device, non_blocking=True)  # [N, T]
-        heads = torch.zeros_like(mask)  # the first token of each row, for `cls`
-        heads[:, 0] = True
-        pooled = self.pooler(states, torch.where(mask, 0, -1), heads, 1).squeeze(1)  # group 0; -1: none; [N, H]
+        pooled = pool_texts(self.pooler, states, mask)                                       # [N, H]
         sums = pooled.new_zeros(count, pooled.shape[1]).index_add(0, text, pooled)           # [count, H]
         row_counts = pooled.new_zeros(count).index_add(0, text, pooled.new_ones(len(text)))  # 0 beyond the last text
         return sums / row_counts.clamp_min(1).unsqueeze(1)

@@ -54,6 +54,13 @@ class Pooler(nn.Module):
         return (sums.view(B, groups + 1, H) / denominators)[:, :groups]
 
 
+def pool_texts(pooler: Pooler, states: Tensor, mask: Tensor) -> Tensor:
+    """Pool all tokens of each text, whose head is the first: [B, T, H], True at tokens [B, T] -> [B, H]."""
+    heads = torch.zeros_like(mask)
+    heads[:, 0] = True
+    return pooler(states, torch.where(mask, 0, -1), heads, 1).squeeze(1)  # group 0, -1 for padding
+
+
 def cosines(vectors: Tensor, other_vectors: Tensor) -> Tensor:
     """Return the cosines of each two vectors: [..., L, H], [..., M, H] -> [..., L, M]; 0 for vectors of zeros."""
     return F.normalize(vectors, dim=-1) @ F.normalize(other_vectors, dim=-1).transpose(-1, -2)

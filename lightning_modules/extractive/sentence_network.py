@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from lightning_modules.extractive.layout import Layout, lead_prior
 from lightning_modules.extractive.names import Pooling, Scoring
-from lightning_modules.extractive.scoring import Pooler, SentenceScorer, cosines, document_cosine
+from lightning_modules.extractive.scoring import Pooler, SentenceScorer, pool_texts
 from lightning_modules.networks.dropout import Dropout
 from lightning_modules.networks.passages import Reader, attention_mask, encode_documents, sections
 from lightning_modules.networks.transformer import Activation, EncoderLayer, sinusoidal
@@ -52,14 +52,6 @@ class ScoredSentences(NamedTuple):
     document: Tensor  # vectors of documents, [B, H]
     members: Tensor  # logits of each member for the loss, [M, B, L]
 
-    def similarity(self) -> Tensor:
-        """Return the cosines between sentences, [B, L, L]."""
-        return cosines(self.vectors, self.vectors)
-
-    def to_document(self) -> Tensor:
-        """Return the cosine of each sentence and its document, [B, L]."""
-        return document_cosine(self.vectors, self.document)
-
 
 class InterSentenceScorer(nn.Module):
     """Inter-sentence layers and a scorer over vectors of H = `vector_size`; other arguments as of `SentenceNetwork`."""
@@ -81,10 +73,6 @@ class InterSentenceScorer(nn.Module):
         else:
             self.project = nn.Identity()
         self.layout = Layout(size, between.ranks) if num_layers and between.layout else None  # embeds layout features
-
-    def logits(self, vectors: Tensor, document: Tensor, mask: Tensor, features: Tensor | None = None) -> Tensor:
-        """Return the logits [B, L] of pooled vectors of sentences [B, L, H] and documents [B, H]; see `between`."""
-        return self.scorer(self.between(vectors, mask, features), document, mask)
 
     def between(self, vectors: Tensor, mask: Tensor, features: Tensor | None = None) -> Tensor:
         """Apply the layers of width D, [B, L, H] -> [B, L, D]; features are `layout_features`, [B, L, 13], or None."""
@@ -182,7 +170,7 @@ class SentenceNetwork(InterSentenceScorer):
         if document_states is None:  # `separate`, and neither scorer nor caller needs them
             document = torch.zeros_like(vectors[:, 0])                                       # [B, H]
         else:
-            document = document_vector(self.pooler, document_states, owner)
+            document = pool_texts(self.pooler, document_states, owner >= 0)
         return self.scored(vectors, document, mask, features)
 
     def encoded(
@@ -208,17 +196,11 @@ class SentenceNetwork(InterSentenceScorer):
         self, vectors: Tensor, document: Tensor, mask: Tensor, features: Tensor | None = None
     ) -> ScoredSentences:
         """Return the scores of pooled vectors of sentences [B, L, H] and documents [B, H]; see `forward`."""
-        inputs = vectors, document, mask, features
-        members = torch.stack([scorer.logits(*inputs) for scorer in (self, *self.others)])  # [M, B, L]
-        logits = members.mean(0)                                                              # [B, L]
+        member_logits = []  # [B, L] each
+        for member in (self, *self.others):
+            member_logits.append(member.scorer(member.between(vectors, mask, features), document, mask))
+        members = torch.stack(member_logits)                                                 # [M, B, L]
+        logits = members.mean(0)                                                             # [B, L]
         if self.lead_prior:
             logits = logits + lead_prior(features, vectors, mask, self.lead_prior)  # cos with topic, less if late
         return ScoredSentences(logits, vectors, document, members)  # the loss is over members, without the prior
-
-
-def document_vector(pooler: Pooler, states: Tensor, owner: Tensor) -> Tensor:
-    """Pool the tokens of a document as if they were one sentence, whose head is the first: [B, T, H] -> [B, H]."""
-    one_sentence = torch.where(owner >= 0, 0, -1)  # -1 stays at padding
-    heads = torch.zeros_like(owner, dtype=torch.bool)
-    heads[:, 0] = True
-    return pooler(states, one_sentence, heads, 1).squeeze(1)

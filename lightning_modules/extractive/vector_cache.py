@@ -13,8 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from datamodules.text.hashing import text_digest
 from lightning_modules.extractive.names import Pooling
-from lightning_modules.extractive.scoring import Pooler
-from lightning_modules.extractive.sentence_network import document_vector
+from lightning_modules.extractive.scoring import Pooler, pool_texts
 from lightning_modules.stored import digest
 
 FROZEN_POOLINGS: tuple[Pooling, ...] = ("cls", "mean", "max")  # poolings without weights
@@ -32,7 +31,7 @@ def pool_all(states: Tensor, whole: Tensor | None, owner: Tensor, heads: Tensor,
     for kind in FROZEN_POOLINGS:
         pooler = Pooler(kind, states.shape[-1])
         vectors = pooler(states, owner, heads, width)                                          # [B, L, H]
-        document = torch.zeros_like(vectors[:, 0]) if whole is None else document_vector(pooler, whole, owner)
+        document = torch.zeros_like(vectors[:, 0]) if whole is None else pool_texts(pooler, whole, owner >= 0)
         pooled.append(torch.cat([document.unsqueeze(1), vectors], 1))
     return torch.stack(pooled, 2)
 
