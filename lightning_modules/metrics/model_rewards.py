@@ -20,10 +20,6 @@ class ModelReward(Reward):
     def __init__(self, model: str, batch_size: int = 64, device: str = "auto") -> None:
         self.model, self.batch_size, self.device = model, batch_size, device
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave the loaded model out of copies for other processes."""
-        return {name: value for name, value in vars(self).items() if name != "loaded"}  # a cached property
-
 
 class BertScoreReward(ModelReward):
     """BERTScore F1 in [0, 1] with the best reference; 0 without a reference or text.
