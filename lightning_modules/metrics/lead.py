@@ -3,9 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from datamodules.documents import Document
-from lightning_modules.metrics.rouge import has_text, score_many
-
-VARIANTS = ("rouge1", "rouge2", "rougeLsum")
+from lightning_modules.metrics.rouge import VARIANTS, has_text, score_many
 
 
 def lead_scores(documents: Iterable[Document], language: str = "en") -> dict[str, float]:
@@ -17,7 +15,7 @@ def lead_scores(documents: Iterable[Document], language: str = "en") -> dict[str
             references.append(with_text)
     if not leads:
         return {}
-    scores = score_many(leads, references, VARIANTS, language=language)
+    scores = score_many(leads, references, language=language)
     return {name: 100 * sum(score[name].fmeasure for score in scores) / len(scores) for name in VARIANTS}
 
 

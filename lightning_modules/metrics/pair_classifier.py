@@ -81,10 +81,14 @@ class ConsistencyModel(PairClassifier):
         A chunk is a run of whole sentences of at most 350 words (see `length_words`), as in AlignScore. Summaries
         without a sentence score 0. Raises a `ValueError` if the lengths differ.
         """
-        claims = [[sentence for sentence in summary if sentence.strip()] for summary in summaries]
+        claims = [without_blank(summary) for summary in summaries]
         chunks = [source_chunks(source) for source in sources]
         supported = [matrix[..., self.supported] for matrix in self.pair_matrices(chunks, claims)]  # [chunks, claims]
         return [float(matrix.amax(0).mean()) if matrix.numel() else 0.0 for matrix in supported]
+
+
+def without_blank(sentences: Sentences) -> list[str]:
+    return [sentence for sentence in sentences if sentence.strip()]
 
 
 def source_chunks(sentences: Sentences, most: int = CHUNK_WORDS) -> list[str]:  # 350 words, as in AlignScore

@@ -120,7 +120,6 @@ def bert_score(
         ModuleNotFoundError: without `bert-score`; the message says what to install.
         ValueError: for empty references, or if the numbers of predictions and of lists of references differ.
     """
-    _import_library("bert_score", score="BERTScore", extra="bertscore")  # a missing package is the first error
     _check_references(predictions, references)
     scorer = bert_scorer(model, layer, batch_size, device)
     texts = [_text(prediction) for prediction in predictions]

@@ -6,9 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from lightning_modules.metrics.pair_classifier import PairClassifier
-
-Sentences = Sequence[str]
+from lightning_modules.metrics.pair_classifier import PairClassifier, Sentences, without_blank
 
 LABELS = ("entailment", "contradiction", "neutral")
 # What checkpoints call the three classes: MNLI's names, FEVER's and VitaminC's.
@@ -46,16 +44,12 @@ class EntailmentModel(PairClassifier):
         """
         if len(summaries) != len(sources):
             raise ValueError(f"{len(summaries)} summaries but {len(sources)} sources")
-        summaries = [_without_blank(summary) for summary in summaries]
-        sources = [_without_blank(source) for source in sources]
+        summaries = [without_blank(summary) for summary in summaries]
+        sources = [without_blank(source) for source in sources]
         for index, source in enumerate(sources):
             if not source:
                 raise ValueError(f"source {index} is empty")
         return [matrix.movedim(-1, 0) for matrix in self.pair_matrices(sources, summaries)]
-
-
-def _without_blank(sentences: Sentences) -> list[str]:
-    return [sentence for sentence in sentences if sentence.strip()]
 
 
 def summac_zs(matrix: Tensor) -> float:
