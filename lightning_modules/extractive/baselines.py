@@ -4,7 +4,6 @@ Each baseline maps a document to the indices of at most k of its sentences, in t
 records of them in the suite's format. If a document has fewer sentences, all are selected.
 """
 
-import heapq
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
@@ -145,5 +144,5 @@ def _at_least_one(k: int) -> int:
 
 def _highest(scores: NDArray[np.float64], k: int) -> list[int]:
     """Return the indices of the k highest scores in ascending order; of scores equal to 9 digits the first ones."""
-    rounded = np.round(scores, 9).tolist()
-    return sorted(heapq.nsmallest(_at_least_one(k), range(len(rounded)), key=lambda index: (-rounded[index], index)))
+    by_score = np.argsort(-np.round(scores, 9), kind="stable")
+    return sorted(by_score[: _at_least_one(k)].tolist())
