@@ -84,11 +84,6 @@ def inside(potentials: Potentials) -> tuple[Chart, list[Tensor]]:
     return chart, terms
 
 
-def roots(chart: Chart, sizes: Tensor) -> Tensor:
-    """Return the value of each whole document, [B]; `sizes` is the number of EDUs of each, at least 1, [B]."""
-    return chart.left[torch.arange(len(sizes), device=sizes.device), 0, sizes - 1]
-
-
 class WidthMarginals(NamedTuple):
     """Posterior probabilities of all spans of `width` + 1 EDUs."""
 
@@ -138,7 +133,7 @@ class _LogPartition(torch.autograd.Function):
         chart, terms = inside(Potentials(spans, Chart(*fits) if fits else None))
         ctx.save_for_backward(sizes, spans, *fits, *terms)
         ctx.number_of_fits = len(fits)
-        return roots(chart, sizes)
+        return chart.left[torch.arange(len(sizes), device=sizes.device), 0, sizes - 1]  # of each whole document
 
     @staticmethod
     @once_differentiable

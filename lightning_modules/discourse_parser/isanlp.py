@@ -85,8 +85,7 @@ class IsaNLPParser(LightningModule):
         tree = torch.tensor(nodes_of_tree, dtype=torch.int32).reshape(-1, 5)  # [0, 5] for one EDU
         # some models of the package have no probabilities
         probability = torch.tensor([float(getattr(unit, "proba", 1.0)) for *_, unit in nodes]).clamp(0, 1)
-        half_width = min(self.band, len(edus) - 1)  # no two EDUs are farther apart
-        ldd = tree_ldd(tree, len(edus), len(self.relations), self.rows, half_width, probability)
+        ldd = tree_ldd(tree, len(edus), len(self.relations), self.rows, self.band, probability)
         gamma = tree_gamma(tree, len(edus), self.rows, probability)
         return DiscourseParse.of(request, list(edus), self.relations, tree, ldd, self.rows, gamma)
 

@@ -54,8 +54,7 @@ class RightBranchingParser(LightningModule):
         edus = list(request.edus) if request.edus is not None else segment(request)
         document = TreebankDocument(request.id, request.text, edus, list(request.sentences), list(request.paragraphs))
         tree = nodes_of(right_branching(document), self.relations) if edus else torch.empty(0, 5)  # [E - 1, 5]
-        half_width = min(self.band, max(0, len(edus) - 1))  # no two EDUs are farther apart; 0 if there are none
-        ldd = tree_ldd(tree, len(edus), len(self.relations), self.rows, half_width)  # [E, 2 half_width + 1, R]
+        ldd = tree_ldd(tree, len(edus), len(self.relations), self.rows, self.band)  # [E, 2 band + 1, R]
         gamma = tree_gamma(tree, len(edus), self.rows)  # importance of EDUs, not only from the band, [E]
         return DiscourseParse.of(request, edus, self.relations, tree, ldd, self.rows, gamma)
 

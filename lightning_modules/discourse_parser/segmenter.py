@@ -15,6 +15,7 @@ from lightning_modules.discourse_parser.encoders import TokenEncoderOptions
 from lightning_modules.discourse_parser.shipped import shipped_name
 from lightning_modules.metrics.boundaries import BoundaryF1
 from lightning_modules.options import EncoderAdamWOptions
+from lightning_modules.summarizer import evaluating
 
 _CELLS = 32768  # words, padding included, that are tagged in one pass
 
@@ -84,7 +85,6 @@ class EduSegmenter(EncoderModule):
         tags = batch.tags.masked_fill(batch.begins, BEGIN)  # any other tag is impossible at the start of a sentence
         return {"loss": -self.crf.log_likelihood(emissions, tags[batch.rows], mask) / len(batch.words)}
 
-    @torch.no_grad()
     def segment(self, requests: Sequence[Request], piece_vectors: Sequence[Tensor] | None = None) -> list[list[Span]]:
         """Segment texts into EDUs, in eval mode: their character offsets (start, end), end exclusive.
 
@@ -95,13 +95,9 @@ class EduSegmenter(EncoderModule):
         """
         if self.is_english:
             warn_if_not_english(ENGLISH_PARSER, (request.text for request in requests))  # it names segmenters, too
-        training = self.training
-        self.eval()
-        try:
-            vectors = piece_vectors or [None] * len(requests)  # None: computed by the encoder
+        vectors = piece_vectors or [None] * len(requests)  # None: computed by the encoder
+        with evaluating(self):
             return [self._segment_one(*text, number) for number, text in enumerate(zip(requests, vectors))]
-        finally:
-            self.train(training)
 
     def _segment_one(self, request: Request, pieces: Tensor | None, number: int) -> list[Span]:
         """Segment the text with index `number`; `pieces` are its subword vectors, [P, D], None to encode it."""
