@@ -280,7 +280,7 @@ def _member_ldd(charts: list[MemberChart], classes: LabelClasses, half_width: in
     if rows == "side":  # p within each chunk, [E_c, E_c, R]
         blocks = [ldd.side_distribution(chart.spans, chart.nodes, chart.change, classes) for chart in chunks]
     else:
-        blocks = [ldd.discourse_distribution(c.nodes, c.labels, classes, len(c.spans), rows) for c in chunks]
+        blocks = [ldd.nucleus_distribution(c.nodes, c.labels, classes, len(c.spans)) for c in chunks]
     leaf_probs = None  # with `rows: nucleus` and several chunks, P(EDU is a nucleus of its parent), [E_c] each
     if upper is None:
         top = blocks[0].new_zeros(1, 1, classes.relations)  # a single chunk has no other chunk
@@ -289,7 +289,7 @@ def _member_ldd(charts: list[MemberChart], classes: LabelClasses, half_width: in
     if upper is not None and rows == "nucleus":
         # the parent of an EDU is a node of its chunk, or of `upper` if the EDU is a chunk by itself: `top_of_one_edu`
         is_one_edu = torch.tensor([len(chart.spans) == 1 for chart in chunks], device=top.device)
-        top_of_one_edu = ldd.discourse_distribution(upper.nodes, upper.labels, classes, len(chunks), rows)
+        top_of_one_edu = ldd.nucleus_distribution(upper.nodes, upper.labels, classes, len(chunks))
         top = torch.where(is_one_edu.view(-1, 1, 1), top_of_one_edu, top)
         # of the chunk's root, the span from its first EDU (0) to its last (-1)
         leaf_probs = [ldd.nucleus_leaves(c.nodes, c.labels, classes, len(c.spans))[0, -1] for c in chunks]

@@ -22,7 +22,6 @@ from torch import Tensor
 
 from lightning_modules.discourse_parser.chart import Chart, Potentials, SplitPosterior, WidthMarginals, span_marginals
 
-ROWS = ("side", "nucleus")
 _MAX_ENTRIES = 2**22  # of an intermediate tensor in double precision, 32 MiB
 
 
@@ -55,26 +54,18 @@ class LabelClasses(NamedTuple):
         return labels @ counts_for
 
 
-def discourse_distribution(
-    nodes: SplitPosterior, labels: Tensor, classes: LabelClasses, size: int, rows: str = "side"
-) -> Tensor:
-    """Return p(a, b, l), the probability that EDU a is the nucleus of b under relation l: double [E, E, R], 0 if a = b.
+def nucleus_distribution(nodes: SplitPosterior, labels: Tensor, classes: LabelClasses, size: int) -> Tensor:
+    """Return p(a, b, l) = P(EDU a is the nucleus of b under relation l) with `rows: nucleus`: double [E, E, R].
 
     N `nodes` are over E = `size` EDUs; `labels` are P(class | node), [N, C]. In a single tree, all nodes have P = 1.
-    Raises a `ValueError` if `rows` is neither `side` nor `nucleus`.
     """
-    if rows not in ROWS:
-        raise ValueError(f"rows={rows!r} is none of {', '.join(ROWS)}")
     nodes, labels = nodes._replace(probability=nodes.probability.double()), labels.double()
     # P(node, relation, that part is a nucleus), [N, R] each
     left_mass = classes.restricted(labels, classes.left) * nodes.probability.unsqueeze(1)
     right_mass = classes.restricted(labels, classes.right) * nodes.probability.unsqueeze(1)
-    if rows == "side":
-        before, after = (_sum_over_enclosing(_span_table(nodes, mass, size)) for mass in (left_mass, right_mass))
-    else:
-        leaf_probs = nucleus_leaves(nodes, labels, classes, size)                    # [E, E, E]
-        before = _nucleus_triangle(nodes, left_mass, leaf_probs, "left", size)
-        after = _nucleus_triangle(nodes, right_mass, leaf_probs, "right", size)
+    leaf_probs = nucleus_leaves(nodes, labels, classes, size)                        # [E, E, E]
+    before = _nucleus_triangle(nodes, left_mass, leaf_probs, "left", size)
+    after = _nucleus_triangle(nodes, right_mass, leaf_probs, "right", size)
     return _join_triangles(before, after)  # p(a, b, l) for a < b, and for a > b
 
 
@@ -137,7 +128,7 @@ def side_distribution(spans: Tensor, nodes: SplitPosterior, change: Tensor, clas
 def nucleus_leaves(nodes: SplitPosterior, labels: Tensor, classes: LabelClasses, size: int) -> Tensor:
     """Return nu(i, j, a), the probability that EDU a is a nucleus of its parent if i..j is a node, [E, E, E].
 
-    It is 1 where i = j = a, and 0 where a is outside i..j. As in `discourse_distribution`, `labels` is P(class | node).
+    It is 1 where i = j = a, and 0 where a is outside i..j. As in `nucleus_distribution`, `labels` is P(class | node).
     """
     nodes, labels = nodes._replace(probability=nodes.probability.double()), labels.double()
     leaves = torch.eye(size, dtype=labels.dtype, device=labels.device)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +31,7 @@ from lightning_modules.metrics.parseval import Parseval
 from lightning_modules.networks.text_encoder import TextEncoder
 from lightning_modules.options import EncoderAdamWOptions
 from lightning_modules.stored import digest
+from lightning_modules.summarizer import evaluating
 
 Precision = Literal["auto", "float32", "bfloat16"]
 
@@ -104,6 +105,8 @@ class DiscourseParser(EncoderModule):
     ) -> None:
         if members < 1 or cap < 2 or band < 1:  # `chunk_bounds` needs a `cap` of 2
             raise ValueError(f"members {members}, cap {cap}, band {band}: must be at least 1, 2 and 1")
+        if rows not in get_args(Rows):
+            raise ValueError(f"rows {rows!r} is none of {', '.join(get_args(Rows))}")
         # what config.json stores with the weights, besides options of the encoder
         settings = {"inventory": inventory, "members": members, "hidden_size": hidden_size, "fit_size": fit_size}
         settings |= {"dropout": dropout, "class_temperature": class_temperature}
@@ -190,12 +193,8 @@ class DiscourseParser(EncoderModule):
 
     def parse(self, request: ParseRequest) -> DiscourseParse:
         """Parse one text in eval mode, and restore the mode."""
-        training = self.training
-        self.eval()
-        try:
+        with evaluating(self):
             return self.predict_step([request])[0]
-        finally:
-            self.train(training)
 
     def _encode(self, encoder: nn.Module, texts: Sequence[Tensor]) -> list[Tensor]:
         """Return the token vectors of texts, float32 [T, H] each; matrix products have the `encoder_precision`."""

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from lightning_modules.discourse_parser import chart, discourse_charts
 from lightning_modules.discourse_parser.chart import Chart, Potentials, all_marginals, node_marginals, span_marginals
 from lightning_modules.discourse_parser.discourse_charts import ChartReader, chunk_bounds, document_ldd, document_tree
-from lightning_modules.discourse_parser.ldd import LabelClasses, discourse_distribution, extract_band
+from lightning_modules.discourse_parser.ldd import LabelClasses, extract_band, nucleus_distribution, side_distribution
 from lightning_modules.discourse_parser.span_scorer import DiscourseScorer, Layout, Units, node_scores, pool_edus
 from tests.lightning_modules.discourse_parser.brute_trees import RELATION, SIDES, distribution, labelled, trees
 from tests.made_up_parses import to_band
@@ -250,7 +250,8 @@ def test_equals_the_sum_over_all_labelled_trees(size, rows):
         for chosen in labelled(tree, 3):
             chance = math.prod(labels[place[node], c].item() for node, c in zip(tree, chosen))
             weighted.append((w / sum(weight.values()) * chance, tree, chosen))
-    p = discourse_distribution(nodes, labels, CLASSES, size, rows)
+    of_side = side_distribution(torch.zeros(size, size, 4), nodes, labels, CLASSES)
+    p = of_side if rows == "side" else nucleus_distribution(nodes, labels, CLASSES, size)
     assert_close(p, distribution(weighted, size, rows), atol=1e-9, rtol=0)
 
 
@@ -258,7 +259,8 @@ def test_the_example_of_the_paper_and_a_band():
     # ((EDU1) <-elaboration- (EDU2 -concession-> EDU3))
     starts, splits, ends = torch.tensor([[0, 1], [0, 1], [2, 2]])
     nodes = chart.SplitPosterior(torch.zeros_like(starts), starts, splits, ends, torch.ones(2))
-    p = discourse_distribution(nodes, torch.nn.functional.one_hot(torch.tensor([0, 1]), 3), CLASSES, 3)
+    classes = torch.nn.functional.one_hot(torch.tensor([0, 1]), 3)
+    p = side_distribution(torch.zeros(3, 3, 4), nodes, classes, CLASSES)
     expected = torch.zeros(3, 3, 2, dtype=torch.double)
     expected[0, 1, 0] = expected[0, 2, 0] = expected[2, 1, 1] = 1
     assert p.equal(expected)
