@@ -77,7 +77,8 @@ def inside(potentials: Potentials) -> tuple[Chart, list[Tensor]]:
     I(i, j) = s(i, j) + log sum_k exp(I(i, k) + I(k + 1, j) + u(i, k) . v(k + 1, j)),    I(i, i) = 0, with s, u and v of
     `Potentials` (scores of spans, fit of parts). `split_marginals` reads the terms of sums over k, [B, starts, width].
     """
-    chart, terms = Chart.zeros(potentials.spans), []
+    chart = Chart.zeros(potentials.spans)
+    terms = []
     for width, starts in _widths(potentials.spans.shape[1]):  # spans (i, i + width), narrow ones first
         terms.append(potentials.splits(chart, width, starts))  # the exponents, one for each split k
         chart.put(width, terms[-1].logsumexp(-1) + potentials.spans.diagonal(width, 1, 2))
@@ -142,7 +143,8 @@ class _LogPartition(torch.autograd.Function):
         sizes, spans, *saved = ctx.saved_tensors
         fits, terms = saved[: ctx.number_of_fits], saved[ctx.number_of_fits :]  # terms: of `inside`
         # d log Z / d s(i, j) = P(i, j), d log Z / d u(i, k) = sum over j of mu(i, k, j) v(k + 1, j), likewise for v
-        marginals, fit_grads = torch.zeros_like(spans), [torch.zeros_like(table) for table in fits]
+        marginals = torch.zeros_like(spans)
+        fit_grads = [torch.zeros_like(table) for table in fits]
         for width, nodes, splits in split_marginals(spans, terms, sizes):
             marginals.diagonal(width, 1, 2).copy_(nodes)
             if fits:

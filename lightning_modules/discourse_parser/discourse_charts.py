@@ -102,7 +102,9 @@ class ChartReader:
         if not temperature > 0:
             raise ValueError(f"a class temperature is above 0, got {temperature}")
         self.scorers: Sequence[DiscourseScorer] = scorers  # typed, which a ModuleList is not
-        self.classes, self.decoding, self.temperature = classes, decoding, temperature
+        self.classes = classes
+        self.decoding = decoding
+        self.temperature = temperature
 
     def compute_charts(
         self,
@@ -155,7 +157,8 @@ class ChartReader:
             label_nodes = partial(self._labels, scorer, state, layout, units)  # nodes -> P(class | node), [N, C]
             if with_nodes or self.decoding == "mbr":
                 # the nodes whose classes are scored one by one; best trees need only probable ones
-                nodes = node_marginals(potentials, marginals, min_prob if with_nodes else _MIN_NODE_PROB)
+                threshold = min_prob if with_nodes else _MIN_NODE_PROB
+                nodes = node_marginals(potentials, marginals, threshold)
                 labels = label_nodes(nodes)                                          # [N, C]
             if self.decoding == "mbr":
                 class_probs = class_probs + weight * self._class_marginals(nodes, labels, units)
@@ -164,7 +167,8 @@ class ChartReader:
         if self.decoding == "mbr":
             trees, tree_classes = self._best_labelled_trees(span_probs, class_probs, units.sizes)
         else:  # cky has a single scorer, whose potentials are those of the loop
-            trees = best_trees(Potentials(span_probs) if self.decoding == "mbr_spans" else potentials, units.sizes)
+            scores = Potentials(span_probs) if self.decoding == "mbr_spans" else potentials
+            trees = best_trees(scores, units.sizes)
             tree_classes = self._most_probable_classes(states, layout, units, trees)
         for number, (first, last, tree) in enumerate(zip(first_edus, last_edus, trees)):
             of_chart = [_select_chart(member, number, len(first)) for member in members]  # without padding
@@ -247,7 +251,8 @@ def document_tree(charts: list[ParsedChart], classes: LabelClasses) -> Tensor:
     nodes = []
     for chart in charts:  # the trees of chunks are subtrees of the tree over the chunks, whose chart is the last
         first, split, last = chart.tree.unbind(1)                                    # in units, [U - 1] each
-        left_is_nucleus, right_is_nucleus = classes.left[chart.tree_classes], classes.right[chart.tree_classes]
+        left_is_nucleus = classes.left[chart.tree_classes]
+        right_is_nucleus = classes.right[chart.tree_classes]
         one_nucleus = torch.where(left_is_nucleus, 0, 1)  # indices of `NUCLEARITIES`: 0 is NS, 1 SN, 2 NN
         nuclearity = torch.where(left_is_nucleus & right_is_nucleus, 2, one_nucleus)
         edus = chart.start[first], chart.end[split], chart.end[last]  # units -> EDUs; split: last EDU of the left part

@@ -47,7 +47,8 @@ class EncoderModule(LightningModule):
         # stored with the weights for `of_settings`, which makes an equal model. `STORED`: stored name -> encoder option
         encoder_settings = {name: getattr(encoder, option) for name, option in STORED.items()}
         self.settings = encoder_settings | {"layers": list(encoder.layers)} | settings  # a list: JSON has no tuples
-        self.start_from, self.optimizer = encoder.start_from, optimizer
+        self.start_from = encoder.start_from
+        self.optimizer = optimizer
         self.subwords = None if encoder.checkpoint == SMALL else Subwords(encoder.checkpoint)  # `small` hashes words
         if self.subwords is None:
             self.encoder: nn.Module = SmallEncoder(window=encoder.window, dropout=dropout)

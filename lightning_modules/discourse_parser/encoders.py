@@ -72,7 +72,8 @@ def pretrained_encoder(options: TokenEncoderOptions, subwords: Subwords) -> Text
 def _tuned_encoder(options: TokenEncoderOptions, subwords: Subwords) -> TextEncoder:
     """Build the frozen encoder of the trained parser `tuned_by`; only `layers` and `window` are those of `options`."""
     folder = weights_folder("discourse_parser", options.tuned_by)
-    settings, weights = read_settings(folder), read_weights(folder)
+    settings = read_settings(folder)
+    weights = read_weights(folder)
     trained = {STORED[name]: settings[name] for name in STORED.keys() & settings.keys()}  # the parser's options
     if trained["checkpoint"] != options.checkpoint:
         raise UserError(f"{folder}: its encoder is {trained['checkpoint']}, not {options.checkpoint}")

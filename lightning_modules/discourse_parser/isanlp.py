@@ -45,7 +45,9 @@ class IsaNLPParser(LightningModule):
         except ImportError as error:
             install = "pip install git+https://github.com/iinemo/isanlp.git isanlp_rst"
             raise UserError(f"--parser isanlp_rst: {error}; install it ({install}), or use another parser") from None
-        self.rows, self.band, self.model = rows, band, model
+        self.rows = rows
+        self.band = band
+        self.model = model
         self.inventory = GUM  # both models predict GUM's relations
         self.relations = tuple(self.inventory.coarse)
         self._parser: Any = None  # set by the first `parse`

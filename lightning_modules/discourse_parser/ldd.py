@@ -59,7 +59,8 @@ def nucleus_distribution(nodes: SplitPosterior, labels: Tensor, classes: LabelCl
 
     N `nodes` are over E = `size` EDUs; `labels` are P(class | node), [N, C]. In a single tree, all nodes have P = 1.
     """
-    nodes, labels = nodes._replace(probability=nodes.probability.double()), labels.double()
+    nodes = nodes._replace(probability=nodes.probability.double())
+    labels = labels.double()
     # P(node, relation, that part is a nucleus), [N, R] each
     left_mass = classes.restricted(labels, classes.left) * nodes.probability.unsqueeze(1)
     right_mass = classes.restricted(labels, classes.right) * nodes.probability.unsqueeze(1)
@@ -130,7 +131,8 @@ def nucleus_leaves(nodes: SplitPosterior, labels: Tensor, classes: LabelClasses,
 
     It is 1 where i = j = a, and 0 where a is outside i..j. As in `nucleus_distribution`, `labels` is P(class | node).
     """
-    nodes, labels = nodes._replace(probability=nodes.probability.double()), labels.double()
+    nodes = nodes._replace(probability=nodes.probability.double())
+    labels = labels.double()
     leaves = torch.eye(size, dtype=labels.dtype, device=labels.device)
     nu = labels.new_zeros(size, size, size)
     spans = nodes.start, nodes.end

@@ -25,7 +25,6 @@ from lightning_modules.discourse_parser.encoder_module import EncoderModule
 from lightning_modules.discourse_parser.encoders import TokenEncoderOptions, multiplies_bfloat16
 from lightning_modules.discourse_parser.ldd import LabelClasses
 from lightning_modules.discourse_parser.segmenter import EduSegmenter, load_default
-from lightning_modules.discourse_parser.shipped import shipped_name
 from lightning_modules.discourse_parser.span_scorer import DiscourseScorer, Layout, Units, node_scores, pool_edus
 from lightning_modules.metrics.parseval import Parseval
 from lightning_modules.networks.text_encoder import TextEncoder
@@ -112,7 +111,10 @@ class DiscourseParser(EncoderModule):
         settings |= {"dropout": dropout, "class_temperature": class_temperature}
         super().__init__(encoder, dropout, optimizer, settings, Parseval)
         self.inventory = inventory_of(inventory)
-        self.rows, self.band, self.cap, self.min_prob = rows, band, cap, min_prob
+        self.cap = cap
+        self.rows = rows
+        self.band = band
+        self.min_prob = min_prob
         self.encoder_precision = encoder_precision
         self.classes = label_classes(self.inventory)
         self.relations = tuple(self.inventory.coarse)
@@ -138,14 +140,17 @@ class DiscourseParser(EncoderModule):
         """Return the EDU vectors of `vectors`, [B, E, 3 H], which are cached by text if the encoder is frozen."""
         if not self.has_fixed_encoder:
             return self.vectors(batch)                                               # [B, E, 3 H]
-        sizes = batch.sizes.tolist()
-        # without padding, since the cache holds the vectors of single texts
-        cached = self.cached_vectors(batch.digests, lambda: [v[:size] for v, size in zip(self.vectors(batch), sizes)])
-        return pad_sequence(cached, batch_first=True)
+
+        def compute() -> list[Tensor]:
+            # without padding, since the cache holds the vectors of single texts
+            return [vectors[:size] for vectors, size in zip(self.vectors(batch), batch.sizes.tolist())]
+
+        return pad_sequence(self.cached_vectors(batch.digests, compute), batch_first=True)
 
     def loss_terms(self, batch: ParserBatch) -> dict[str, Tensor]:
         """Return -log P(tree) and -log P(classes), means over nodes of a text, then over texts, summed over members."""
-        vectors, layout = self._training_vectors(batch), layout_of(batch)
+        vectors = self._training_vectors(batch)                                      # [B, E, D]
+        layout = layout_of(batch)
         document, start, split, end, gold_class = batch.nodes.unbind(1)              # [N] each
         # weight of each node of a text of E EDUs, which has E - 1 nodes; a text of one EDU has none, [B]
         weight = 1 / (layout.sizes - 1).clamp(min=1) / len(batch.ids)
@@ -283,11 +288,6 @@ class DiscourseParser(EncoderModule):
         if unknown:  # weights of another version
             raise UserError(f"{path}: this version has no weights {unknown[0]}; train the parser again")
         return model.eval()
-
-    @classmethod
-    def shipped(cls, **options: Any) -> Self:
-        """Load the default parser of the suite, see `shipped_name`."""
-        return cls.load(shipped_name(), **options)
 
 
 def layout_of(batch: ParserBatch) -> Layout:

@@ -37,7 +37,8 @@ class RightBranchingParser(LightningModule):
 
     def __init__(self, rows: Rows = "side", band: int = 128) -> None:
         super().__init__()
-        self.rows, self.band = rows, band
+        self.rows = rows
+        self.band = band
         self.relations = tuple(GUM.coarse)
 
     @property

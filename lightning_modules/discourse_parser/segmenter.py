@@ -152,7 +152,8 @@ class EduSegmenter(EncoderModule):
         tags = self._tags(batch, self._training_vectors(batch))
         by_text = zip(*(flags.split(batch.word_counts) for flags in (tags, batch.tags, batch.begins)))
         for flags_of_text in by_text:  # predicted, gold and sentence beginnings, as indices of words
-            self.metrics[stage].update(*(set(flags.nonzero().squeeze(1).tolist()) for flags in flags_of_text))
+            beginnings = [flags.nonzero().squeeze(1).tolist() for flags in flags_of_text]
+            self.metrics[stage].update(*beginnings)
 
 
 def load_default(encoder: str | None = None) -> EduSegmenter:

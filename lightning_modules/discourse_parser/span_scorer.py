@@ -37,7 +37,8 @@ class Layout(NamedTuple):
         """Return whether each EDU is the first, and the last, of its `unit` (sentence or paragraph), [B, E] each."""
         changes = unit[:, 1:] != unit[:, :-1]                                        # [B, E - 1]
         edge = torch.ones_like(unit[:, :1], dtype=torch.bool)                        # [B, 1]
-        is_first, is_last = torch.cat([edge, changes], 1), torch.cat([changes, edge], 1)
+        is_first = torch.cat([edge, changes], 1)
+        is_last = torch.cat([changes, edge], 1)
         ends_document = torch.arange(unit.shape[1], device=unit.device) == self.sizes.unsqueeze(1) - 1
         return is_first, is_last | ends_document  # the unit of padding may equal that of the last EDU
 
@@ -155,7 +156,10 @@ class DiscourseScorer(nn.Module):
         super().__init__()
         self.fit_size = fit_size
         self.context = EduContext(input_size, hidden_size, dropout)
-        self.spans, self.node, self.left, self.right = (_SpanLayer(hidden_size, hidden_size) for _ in range(4))
+        self.spans = _SpanLayer(hidden_size, hidden_size)
+        self.node = _SpanLayer(hidden_size, hidden_size)
+        self.left = _SpanLayer(hidden_size, hidden_size)
+        self.right = _SpanLayer(hidden_size, hidden_size)
         self.span_score = self._head(hidden_size, 1 + 2 * fit_size, dropout)
         self.class_score = self._head(hidden_size, classes, dropout)
 

@@ -81,13 +81,15 @@ class BertSum(EncoderSummarizer):
                 f"model.encoder.frozen: encoder {encoder.checkpoint!r} with pooling {pooling!r} has weights to train; "
                 "name a pretrained encoder and take cls, mean or max"
             )
-        self.loss, self.temperature = loss, temperature
+        self.loss = loss
+        self.temperature = temperature
         self.selection = selection or SelectionOptions()
         self.network = sentence_network.SentenceNetwork(
             reader=self.make_reader(encoder, dropout, optimizer), encoding=encoding, pooling=pooling, scoring=scoring,
             between=inter_sentence, dropout=dropout, interval_segments=encoder.interval_segments,
         )  # fmt: skip
-        self.frozen, self.checkpoint = encoder.frozen, encoder.checkpoint
+        self.frozen = encoder.frozen
+        self.checkpoint = encoder.checkpoint
         self._cache: dict[bool, VectorCache] = {}  # by whether the vectors of documents are in it
         if self.frozen:
             self.reader.requires_grad_(False)
@@ -192,7 +194,8 @@ class BertSum(EncoderSummarizer):
         with evaluating(self):
             # only the selector `triangle` reads similarities of sentences to their document
             scored = self.score(batch, with_document=self.selection.selector == "triangle")
-            scores, relations = upcast_half(scored.logits).sigmoid(), self.relations(scored, batch)
+            scores = upcast_half(scored.logits).sigmoid()                                      # [B, L]
+            relations = self.relations(scored, batch)
         documents = batch.ids, batch.references, batch.sentences
         return extract(*documents, scores, batch.candidates, relations, self.selection)
 

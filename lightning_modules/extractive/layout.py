@@ -21,7 +21,8 @@ class Layout(nn.Module):
     def __init__(self, size: int, ranks: bool = False) -> None:
         super().__init__()
         self.ranks = ranks
-        self.inner, self.outer = nn.Linear(TEXTRANK + (8 if ranks else 4), _HIDDEN), nn.Linear(_HIDDEN, size)
+        self.inner = nn.Linear(TEXTRANK + (8 if ranks else 4), _HIDDEN)
+        self.outer = nn.Linear(_HIDDEN, size)
 
     def forward(self, features: Tensor, vectors: Tensor, mask: Tensor) -> Tensor:
         """Return embeddings [B, L, D] from `layout_features` [B, L, 13], vectors [B, L, H] and a mask [B, L]."""

@@ -35,7 +35,8 @@ class LightExtractor:
 
     def __init__(self, model: Mapping[str, Any], data: Mapping[str, Any], folder: Path) -> None:
         self.selection = SelectionOptions(**(model["selection"] or {}))  # null in a config stands for the defaults
-        self.piece, self.max_source = data["piece"], data["max_source"]  # maximum tokens of a piece, of a document
+        self.piece = data["piece"]  # maximum tokens of a piece
+        self.max_source = data["max_source"]  # maximum tokens of a document
         encoder = SentenceEncoderOptions(**model["encoder"])
         text = folder / "text"
         if not text.is_dir():  # a compact export omits the tokenizer of a frozen encoder

@@ -69,8 +69,12 @@ class MatchSum(EncoderSummarizer):
         super().__init__(vocab_size, DecodingOptions(), val_summaries)  # nothing is decoded
         if margin < 0 or temperature <= 0 or scale <= 0:
             raise ValueError(f"model.margin {margin}: at least 0; temperature {temperature}, scale {scale}: above 0")
-        self.loss, self.margin, self.temperature, self.scale = loss, margin, temperature, scale
-        self.proposal_weight, self.order = proposal_weight, order
+        self.loss = loss
+        self.margin = margin
+        self.temperature = temperature
+        self.scale = scale
+        self.proposal_weight = proposal_weight
+        self.order = order
         self.reader = self.make_reader(encoder, dropout, optimizer, segments=1)  # texts are one segment
         self.pooler = Pooler(pooling, self.reader.size)
 
@@ -105,7 +109,8 @@ class MatchSum(EncoderSummarizer):
         documents = self.vectors(batch.documents, batch.document_sizes, batch.document_of, batch.batch_size)
         # texts are candidates and references; the number of rows bounds that of texts, each of which has one or more
         texts = self.vectors(batch.texts, batch.text_sizes, batch.text_of, count=len(batch.texts))
-        documents, texts = F.normalize(upcast_half(documents), dim=-1), F.normalize(upcast_half(texts), dim=-1)
+        documents = F.normalize(upcast_half(documents), dim=-1)                              # [B, H]
+        texts = F.normalize(upcast_half(texts), dim=-1)
         # `slots` and `gold` are indices of texts, [B, C] and [B]
         candidates = (texts[batch.slots] * documents.unsqueeze(1)).sum(-1)                   # [B, C]
         return candidates, (texts[batch.gold] * documents).sum(-1)

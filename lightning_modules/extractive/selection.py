@@ -155,7 +155,8 @@ def _limit(
     scores: Tensor, mask: Tensor, options: SelectionOptions, words: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
     """Return which sentences alone keep limits, [B, L], and budgets of words, [B] or None; `words`: counts, [B, L]."""
-    allowed, budget = mask.clone(), None
+    allowed = mask.clone()
+    budget = None
     if options.min_score:
         allowed &= scores >= options.min_score
     if options.words or options.ratio:

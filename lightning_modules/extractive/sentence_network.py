@@ -78,7 +78,8 @@ class InterSentenceScorer(nn.Module):
         """Apply the layers of width D, [B, L, H] -> [B, L, D]; features are `layout_features`, [B, L, 13], or None."""
         if self.norm is None:  # there are no layers
             return vectors
-        x, key_mask = self.placed(vectors, mask, features), attention_mask(mask)  # x: with positions, [B, L, D]
+        x = self.placed(vectors, mask, features)  # with positions, [B, L, D]
+        key_mask = attention_mask(mask)
         for layer in self.layers:
             x = layer(x, key_mask)
         return self.norm(x)
@@ -94,7 +95,8 @@ class InterSentenceScorer(nn.Module):
         """Return the attention between sentences in the last layer, mean over heads, [B, L, L]; None without layers."""
         if self.norm is None:
             return None
-        x, key_mask = self.placed(vectors, mask, features), attention_mask(mask)  # x: with positions, [B, L, D]
+        x = self.placed(vectors, mask, features)  # with positions, [B, L, D]
+        key_mask = attention_mask(mask)
         for layer in self.layers[:-1]:
             x = layer(x, key_mask)
         last = self.layers[-1]
@@ -124,8 +126,11 @@ class SentenceNetwork(InterSentenceScorer):
         super().__init__(reader.size, scoring, between, dropout)
         if encoding not in ("joint", "separate"):
             raise ValueError(f"encoding must be joint or separate, got {encoding!r}")
-        self.reader, self.encoding, self.interval_segments = reader, encoding, interval_segments
-        self.pooler, self.lead_prior = Pooler(pooling, reader.size), between.lead_prior  # the prior's strength
+        self.reader = reader
+        self.encoding = encoding
+        self.interval_segments = interval_segments
+        self.pooler = Pooler(pooling, reader.size)
+        self.lead_prior = between.lead_prior  # the prior's strength
         for name in ("lead_prior", "ranks"):  # options that read the features of `layout`
             if getattr(between, name) and self.layout is None:  # `layout` is set by the base class
                 raise ValueError(f"inter_sentence.{name} needs inter_sentence.layout: true")
@@ -142,7 +147,8 @@ class SentenceNetwork(InterSentenceScorer):
         """
         segments = owner.clamp_min(0) % 2 if self.interval_segments else None  # E_A or E_B, [B, T]
         if starts is not None:
-            passages, limit = sections(lengths.tolist(), starts), self.reader.max_tokens  # a passage for each piece
+            passages = sections(lengths.tolist(), starts)  # one for each piece
+            limit = self.reader.max_tokens
             longest = max((passage.size for passage in passages), default=0)
             if limit is not None and longest > limit:
                 raise ValueError(f"a piece of {longest} tokens, the encoder reads {limit}: lower data.piece")
@@ -185,9 +191,10 @@ class SentenceNetwork(InterSentenceScorer):
 
         With `joint` both are the same. With `separate` the second is None if neither caller nor scorer needs it.
         """
-        states = self.states(tokens, lengths, owner, starts if self.encoding == "separate" else None)
-        if self.encoding != "separate":
+        if self.encoding == "joint":
+            states = self.states(tokens, lengths, owner, None)
             return states, states
+        states = self.states(tokens, lengths, owner, starts)
         if with_document or self.scorer.kind == "document_cosine":
             return states, self.states(tokens, lengths, owner, None)
         return states, None

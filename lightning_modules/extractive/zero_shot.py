@@ -52,7 +52,8 @@ class ZeroShot:
     ) -> None:
         if scoring not in ("document_cosine", "centrality"):
             raise ValueError(f"without training there is no scoring {scoring!r}: take document_cosine or centrality")
-        self.encoder, self.scoring, self.batch_tokens = encoder, scoring, batch_tokens
+        self.scoring = scoring
+        self.batch_tokens = batch_tokens
         self.network: SentenceNetwork | None = None
         self.tokenizer: EncoderTokenizer | None = None
         settings = [encoder, scoring]
@@ -118,7 +119,8 @@ class ZeroShot:
             lengths = torch.tensor([len(pieces.tokens) for pieces in chosen])
             tokens = pad([pieces.tokens for pieces in chosen], self.tokenizer.pad)
             owners, firsts = zip(*(by_token(len(pieces.tokens), pieces.starts, pieces.owners) for pieces in chosen))
-            owner, heads = pad(owners, -1), pad(firsts).bool()  # sentence of each token; True at first tokens: [B, T]
+            owner = pad(owners, -1)  # sentence of each token, [B, T]
+            heads = pad(firsts).bool()  # True at first tokens, [B, T]
             num_sentences = torch.tensor([pieces.sentences for pieces in chosen])
             mask = torch.arange(max(1, int(num_sentences.max()))) < num_sentences[:, None]  # [B, L], always L >= 1
             inputs = (tokens.to(device), lengths, owner.to(device), heads.to(device))

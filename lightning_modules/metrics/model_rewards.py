@@ -18,7 +18,9 @@ class ModelReward(Reward):
     """
 
     def __init__(self, model: str, batch_size: int = 64, device: str = "auto") -> None:
-        self.model, self.batch_size, self.device = model, batch_size, device
+        self.model = model
+        self.batch_size = batch_size
+        self.device = device
 
 
 class BertScoreReward(ModelReward):

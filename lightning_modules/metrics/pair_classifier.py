@@ -25,7 +25,8 @@ class PairClassifier:
             device = "cuda" if torch.cuda.is_available() else "cpu"
         self.tokenizer = AutoTokenizer.from_pretrained(name)
         self.model = AutoModelForSequenceClassification.from_pretrained(name).eval().to(device)
-        self.name, self.batch_size, self.device = name, batch_size, torch.device(device)
+        self.batch_size = batch_size
+        self.device = torch.device(device)
         self.max_length = min(512, self.tokenizer.model_max_length)  # 512 if the tokenizer has no limit (a huge number)
         self.class_names = [self.model.config.id2label[index] for index in range(self.model.config.num_labels)]
 

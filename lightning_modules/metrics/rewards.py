@@ -54,7 +54,8 @@ class RougeReward(Reward):
         if variant == "rougeLsum":
             raise ValueError("RougeReward: rougeLsum needs sentences, but rewards get whole texts; use rougeL")
         rouge_scores(["a"], [["a"]], (variant,), stem)  # raises an error for an unknown variant or stemmer
-        self.variant, self.stem = variant, stem
+        self.variant = variant
+        self.stem = stem
 
     @property
     def name(self) -> str:
@@ -128,7 +129,8 @@ class LengthTarget(Reward):
     def __init__(self, words: int, tolerance: int = 0) -> None:
         if words < 1 or tolerance < 0:
             raise ValueError(f"LengthTarget needs at least 1 word and a tolerance of at least 0: {words}, {tolerance}")
-        self.words, self.tolerance = words, tolerance
+        self.words = words
+        self.tolerance = tolerance
 
     def __call__(self, inputs: RewardInputs) -> list[float]:
         # number of words outside the tolerance, negative within it
@@ -194,7 +196,8 @@ class Mixture(Reward):
     """
 
     def __init__(self, rewards: list[Reward], weights: list[float] | None = None) -> None:
-        self.rewards, self.weights = rewards, [1.0] * len(rewards) if weights is None else weights
+        self.rewards = rewards
+        self.weights = [1.0] * len(rewards) if weights is None else weights
         if not rewards or len(self.weights) != len(rewards):
             raise ValueError(f"Mixture needs a weight for each reward, got {len(self.weights)} for {len(rewards)}")
 

@@ -28,7 +28,8 @@ class Rouge(Metric):
 
     def __init__(self, variants: Sequence[str] = VARIANTS, language: str = "en", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.variants, self.language = tuple(variants), language
+        self.variants = tuple(variants)
+        self.language = language
         self.signatures = {variant: signature(variant, language=language) for variant in self.variants}
         for name, shape in (("totals", len(self.variants)), ("documents", ())):
             self.add_state(name, torch.zeros(shape, dtype=torch.int64), dist_reduce_fx="sum")

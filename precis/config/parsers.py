@@ -38,15 +38,15 @@ def _load_named(name: str, rows: "Rows", band: int) -> "LightningModule":
     from lightning_modules.discourse_parser.isanlp import IsaNLPParser
     from lightning_modules.discourse_parser.parser import DiscourseParser
     from lightning_modules.discourse_parser.right_branching import RightBranchingParser
+    from lightning_modules.discourse_parser.shipped import shipped_name
 
-    if name == "default":
-        return DiscourseParser.shipped(rows=rows, band=band)
     if name == "right_branching":
         return RightBranchingParser(rows, band)
     if name.startswith("isanlp"):
         return IsaNLPParser(rows, band, "unirst" if name == "isanlp_unirst" else "gumrrg")  # names of its models
     try:
-        return DiscourseParser.load(name, rows=rows, band=band)
+        weights = shipped_name() if name == "default" else name
+        return DiscourseParser.load(weights, rows=rows, band=band)
     except OSError as error:  # of a download from the hub
         if name != "mpnet":  # the encoders of others are in installed packages
             raise

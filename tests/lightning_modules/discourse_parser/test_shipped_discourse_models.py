@@ -106,7 +106,7 @@ def test_scores_on_gum_equal_those_of_the_model_card_and_the_page(name):
 
 def test_the_default_is_the_best_that_can_be_loaded(monkeypatch):
     best = "minilm" if MINILM_INSTALLED else "small"
-    assert DiscourseParser.shipped().settings["encoder"] == load_default().settings["encoder"] == best
+    assert load_parser("default", "side", 5).settings["encoder"] == load_default().settings["encoder"] == best
     with monkeypatch.context() as patch:
         patch.setattr(importlib.util, "find_spec", lambda name: None)
         assert load_default().settings["encoder"] == "small"
