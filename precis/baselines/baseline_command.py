@@ -75,7 +75,7 @@ def _untrained(arguments: list[str]) -> None:
     if not has_text:  # of an oracle, which needs words that `--language` recognizes
         problem = f"every summary is empty: no sentence shares a word of language {options.language!r} with a reference"
         print(f"{options.name}: {problem}; set --language", file=sys.stderr)
-    print(written_line(options.name, len(documents), target))
+    print(written_line(options.name, len(documents), target, options.language))
 
 
 def _chosen_options(name: str, options: Namespace) -> dict[str, Any]:

@@ -105,13 +105,14 @@ def write_predictions(
     command = shlex.join(["precis", *sys.argv[1:]])
     results = {"command": command, "documents": len(documents), **record, "predictions": path.name}
     atomic_write(results_path(path), json.dumps(results, ensure_ascii=False, indent=1) + "\n")
-    print(written_line(record["settings"]["system"], len(documents), path))
+    print(written_line(record["settings"]["system"], len(documents), path, language))
     print(*filter(None, notes), record["signature"], sep="\n")
 
 
-def written_line(system: str, count: int, path: Path) -> str:
+def written_line(system: str, count: int, path: Path, language: str) -> str:
     """Return the last line of a baseline's output: how many summaries are in which file, and how to score them."""
-    return f"{system}: {counted(count, 'summary')} in {path}; score them with precis evaluate {path}"
+    option = "" if language == "en" else f" --language {language}"
+    return f"{system}: {counted(count, 'summary')} in {path}; score them with precis evaluate {path}{option}"
 
 
 def signature(system: str, settings: Mapping[str, Any]) -> str:
