@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import lzma
+import re
 import sys
 import zlib
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ Row = dict[str, Any] | BadRecord
 LONGEST_LINE = 64 << 20  # bytes; about ten times the longest books
 LONGEST_ARRAY = 512 << 20  # bytes; a shard of PreSumm's 2,000 articles has about 15 MiB
 LARGEST_RATIO = 100  # of unpacked to packed bytes of a large Parquet column; text has about 5
+_LIST = re.compile(r"""\[[\[\s]*(['"].*['"][\]\s]*)?\]""", re.DOTALL)  # of strings, as JSON, Python or NumPy write it
 _ROWS_AT_ONCE = 4  # of Parquet, each of which may be as long as the longest line
 _TYPES = (".jsonl", ".ndjson", ".json", ".parquet", ".csv", ".tsv")
 
@@ -53,7 +55,7 @@ def read_rows(path: Path, fields: list[str]) -> Iterator[tuple[int, Row]]:
             return
         with _OPENERS.get(compression, open)(path, "rb") as stream:
             if kind in (".csv", ".tsv"):
-                yield from _separated(stream, path, kind)
+                yield from _separated(stream, path, kind, fields)
             elif kind == ".json" and _begins_array(path, compression):
                 yield from _json_array(stream, path)
             else:
@@ -140,8 +142,8 @@ def _checked_object(row: Any, where: str, remedy: str) -> Row:
     return BadRecord(where, f"a JSON {type(row).__name__}, not an object with fields", remedy)
 
 
-def _separated(stream: IO[bytes], path: Path, kind: str) -> Iterator[tuple[int, Row]]:
-    """Yield the first line's number of each CSV or TSV row, which may span lines, and its fields or a `BadRecord`."""
+def _separated(stream: IO[bytes], path: Path, kind: str, fields: list[str]) -> Iterator[tuple[int, Row]]:
+    """Yield the first line's number of each CSV or TSV row, which may span lines, and its values or a `BadRecord`."""
     csv.field_size_limit(LONGEST_LINE)  # the default is shorter than a book
     # Invalid UTF-8 is decoded to lone surrogates, so that messages can name the row.
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
@@ -163,6 +165,9 @@ def _separated(stream: IO[bytes], path: Path, kind: str) -> Iterator[tuple[int, 
             yield start, _not_utf8(where, ord(surrogate) - 0xDC00, _until(start, rows))  # U+DC00 + byte
         elif row and len(row) != len(header):
             problem = f"{len(row)} fields where the header has {len(header)}{_until(start, rows)}"
+            yield start, BadRecord(where, problem, FIX_OR_SKIP)
+        elif name := next((key for key, text in zip(header, row) if key in fields and _LIST.fullmatch(text)), None):
+            problem = f"field {name!r} is a list, which CSV cannot hold, unlike JSON Lines and Parquet"
             yield start, BadRecord(where, problem, FIX_OR_SKIP)
         elif row:  # not an empty line
             yield start, dict(zip(header, row))

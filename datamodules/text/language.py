@@ -152,6 +152,11 @@ class Language:
         """The language as part of a cache key or state; empty for English, whose keys are older than languages."""
         return {} if self.is_english else {"language": self.code}
 
+    @property
+    def signature(self) -> str:
+        """The language as part of the signature of a score; empty for English, as in `setting`."""
+        return "" if self.is_english else f"|tok:{self.code}"
+
     def normalize(self, text: str) -> str:
         """Return text in NFC, so that an accent is part of its letter; English stays as it is."""
         return text if self.is_english else unicodedata.normalize("NFC", text)

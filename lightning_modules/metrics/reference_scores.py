@@ -73,15 +73,15 @@ def meteor(
     """
     from nltk.translate.meteor_score import meteor_score
 
-    split_words = language_of(language).words
+    spoken = language_of(language)
     _check_references(predictions, references)
     wordnet = _nltk_wordnet() if synonyms else SimpleNamespace(synsets=lambda word: [])  # no word has synonyms
     scores = []
     for prediction, targets in zip(predictions, references):
-        target_words = [split_words(_text(target)) for target in targets]
-        predicted = split_words(_text(prediction))
+        target_words = [spoken.words(_text(target)) for target in targets]
+        predicted = spoken.words(_text(prediction))
         scores.append(100 * meteor_score(target_words, predicted, wordnet=wordnet) if predicted else 0.0)
-    matches = "exact+stem+wordnet" if synonyms else "exact+stem"
+    matches = ("exact+stem+wordnet" if synonyms else "exact+stem") + spoken.signature
     return ScoreList(_mean(scores), scores, f"meteor|match:{matches}|refs:best|nltk:{metadata.version('nltk')}")
 
 

@@ -121,7 +121,7 @@ class Run:
             batch_size: number of documents that are summarized together.
             resamples: number of resamples of the bootstrap.
             seed: seed of the bootstrap.
-            score_options: options of the measures.
+            score_options: options of the measures; by default those of `ScoreOptions` in the language of the run.
             options: as in `summarize`.
 
         Raises:
@@ -139,7 +139,8 @@ class Run:
         for summary in summaries:
             where, source = f"document {summary.id!r}", sources[summary.id]  # where: for messages
             predictions.append(Prediction(summary.id, where, summary.sentences, summary.references, source))
-        evaluated = evaluate_predictions(predictions, names, score_options or ScoreOptions(), resamples, seed)
+        score_options = score_options or ScoreOptions(language=self.model.language)
+        evaluated = evaluate_predictions(predictions, names, score_options, resamples, seed)
         frame = pd.DataFrame(evaluated.means).drop(columns="system").set_index("measure")  # there is one system
         return Evaluation(summaries, frame, evaluated.left_out)  # left_out: why, by metric
 

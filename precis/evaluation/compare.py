@@ -24,7 +24,7 @@ from datamodules.text.lines import counted, one_line
 from precis.config.run_config import format_value, short_key
 from precis.evaluation import comparison as comparisons
 from precis.evaluation.compare_page import write_page
-from precis.evaluation.compared_systems import MAX_KEYS_IN_NAME, config_differences, read_all, rescore, systems_of
+from precis.evaluation.compared_systems import MAX_KEYS_IN_NAME, config_differences, read_all, systems_of
 from precis.evaluation.comparison import Cell, Comparison
 
 LATEX_ESCAPES = str.maketrans({  # for `str.translate`
@@ -91,11 +91,7 @@ def compare_runs(
     language: str | None = None,
 ) -> Comparison:
     """Return the comparison that `precis compare` prints for its options; a `UserError` if runs cannot be compared."""
-    runs = read_all(paths, split, language or "en")  # adds ROUGE where there are no scores
-    if language is not None:  # else recorded ROUGE stays
-        for run in runs:
-            rescore(run, language)  # replaces ROUGE of all runs
-    systems = systems_of(runs)
+    systems = systems_of(read_all(paths, split, language))
     index = comparisons.choose_baseline(systems, baseline)
     return comparisons.compare_systems(systems, comparisons.choose_measures(systems, metrics), index)
 
@@ -110,7 +106,7 @@ def _source_texts(comparison: Comparison) -> tuple[dict[str, str], str | None]:
 
     split = "val" if comparison.split == "val" else "test"  # `precis predict` reads the test split
     folder = run.path if run.path.is_dir() else run.path.parent  # of a file in the run folder
-    ids = {str(row["id"]) for row in run.rows}
+    ids = {row["id"] for row in run.rows}
     try:
         texts = {row["id"]: as_document(row).text for row in run_documents(folder, split) if row["id"] in ids}
     except (UserError, ArgumentError, ValueError, OSError) as error:

@@ -120,8 +120,8 @@ def document_data(comparison: Comparison, max_count: int, sources: Mapping[str, 
                 output |= {"words": record["words"], "copied": record["copied"]}  # whether each word was copied
             outputs.append(output)
         record = runs[0].rows[index]  # id and references are the same for all runs
-        content = {"id": str(record["id"]), "references": record["references"], "outputs": outputs}
-        if (text := sources.get(str(record["id"]))) is not None:
+        content = {"id": record["id"], "references": record["references"], "outputs": outputs}
+        if (text := sources.get(record["id"])) is not None:
             rest = len(text) - MAX_SOURCE
             content["source"] = text if rest <= 0 else f"{text[:MAX_SOURCE]}\n\n({rest:,} more characters)"
         documents.append(content)

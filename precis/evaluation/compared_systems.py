@@ -4,10 +4,11 @@ import csv
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +18,8 @@ from datamodules.text.hashing import file_digest
 from datamodules.text.language import length_words
 from datamodules.text.lines import counted, load_json
 from lightning_modules.metrics.novelty import repeated_ngrams
-from lightning_modules.metrics.rouge import score_many, signature
 from precis.config.run_config import format_value, read_config, short_key
+from precis.evaluation.prediction_fields import SentenceCutter
 from precis.evaluation.predictions import read_predictions, scores_path
 from precis.evaluation.scorers import ScoreOptions, score
 from precis.files.data_files import read_json
@@ -120,25 +121,13 @@ class System:
         return [float(np.nanmean(run.measures[measure])) for run in self.runs]
 
 
-def rescore(run: RunRecord, language: str) -> None:
-    """Replace the recorded ROUGE of a run by ROUGE for another language (a code, as "de"), which defines words."""
-    variants = ("rouge1", "rouge2", "rougeL", "rougeLsum")
-    records = [record for record in run.rows if record["references"]]  # others have no ROUGE
-    summaries, references = ([record[name] for record in records] for name in ("summary", "references"))
-    for record, scores in zip(records, score_many(summaries, references, variants, language=language)):  # in [0, 1]
-        percentages = {name: 100 * score.fmeasure for name, score in scores.items()}
-        record["scores"] = record.get("scores", {}) | percentages
-    run.signatures |= {variant: signature(variant, language=language) for variant in variants}
-    run.lead = {}  # ROUGE of the recorded language
-
-
-def read_all(paths: Sequence[Path], split: str | None = None, language: str = "en") -> list[RunRecord]:
+def read_all(paths: Sequence[Path], split: str | None = None, language: str | None = None) -> list[RunRecord]:
     """Return the runs in run folders, sweep folders and files of predictions, in order and without duplicates.
 
     Args:
         paths: the folders and files.
         split: split of the predictions to read; by default the first of test, val and predict that all runs have.
-        language: code of the language in which predictions without scores are scored.
+        language: code of the language of ROUGE, which replaces recorded scores; by default only missing ones are added.
 
     Raises:
         UserError: for a path of another kind, a path without predictions, or predictions of two different splits.
@@ -185,8 +174,8 @@ def _shared_split(folders: Sequence[Path]) -> str:
     return next((split for split in NAMES if split in shared), "test")
 
 
-def _read_run(path: Path, label: str, split: str, language: str) -> RunRecord:
-    """Read a run folder or file of predictions; add ROUGE if it has no scores. `label` is that in the run's sweep."""
+def _read_run(path: Path, label: str, split: str, language: str | None) -> RunRecord:
+    """Read a run folder or file of predictions, with ROUGE as in `read_all`. `label` is that in the run's sweep."""
     if not path.exists():
         raise UserError(f"{path}: no such folder; give a run, a sweep or a file of predictions")
     if path.is_file() and path.suffix != ".jsonl":
@@ -200,14 +189,17 @@ def _read_run(path: Path, label: str, split: str, language: str) -> RunRecord:
     records = read_rows(predictions)
     signatures = _signatures(scores=predictions, predictions=predictions) or {}  # of scores in the file itself
     signatures = _add_evaluated(predictions, records, signatures)  # adds scores of `precis evaluate` to `records`
-    if not any(record.get("scores") for record in records):
+    if language is not None:
         signatures |= _add_rouge(predictions, records, language)
+    elif not any(record.get("scores") for record in records) and all(record["references"] for record in records):
+        signatures |= _add_rouge(predictions, records)  # else length and repetition can still be compared
+        print(f"{predictions}: scored with ROUGE, since it had no scores", file=sys.stderr)
     results = recorded_results(predictions)
     return RunRecord(
         path=path, label=label, rows=records, signatures=signatures,
         config=dict(leaves(config, into_lists=False)) if config else {},
         environment=read_json(environment) if config and environment.is_file() else {},
-        split=results.get("split"), lead=results.get("lead1", {}),
+        split=results.get("split"), lead=results.get("lead1", {}) if language is None else {},
     )  # fmt: skip
 
 
@@ -228,7 +220,7 @@ def _add_evaluated(path: Path, records: list[dict[str, Any]], signatures: dict[s
         remedy = f"run `precis evaluate {path}` again"
         print(f"{scores_file}: scores of other predictions, ignored; {remedy}", file=sys.stderr)
         return signatures
-    by_id = {(str(record["id"]), record.get("system")): record for record in records}
+    by_id = {(record["id"], record.get("system")): record for record in records}
     for number, line in enumerate(scores_file.read_text(encoding="utf-8").split("\n"), 1):
         if not line:  # after the last line feed
             continue
@@ -246,14 +238,18 @@ def _add_evaluated(path: Path, records: list[dict[str, Any]], signatures: dict[s
     return evaluated | signatures  # recorded signatures have precedence, as their scores have
 
 
-def _add_rouge(path: Path, records: list[dict[str, Any]], language: str) -> dict[str, str]:
-    """Add ROUGE, as of `precis evaluate`, to records of a file if all have references; return signatures by measure."""
-    if not all(record["references"] for record in records):
-        return {}  # no ROUGE; length and repetition can still be compared
-    scores = score(read_predictions(path), ["rouge"], ScoreOptions(language=language))  # in the order of the records
-    print(f"{path}: scored with ROUGE, since it had no scores", file=sys.stderr)
-    for index, record in enumerate(records):
-        record["scores"] = {name: float(by_document.values[index]) for name, by_document in scores.items()}
+def _add_rouge(path: Path, records: list[dict[str, Any]], language: str | None = None) -> dict[str, str]:
+    """Give records with references the ROUGE of `precis evaluate` and its sentences; return signatures by measure."""
+    cutter = SentenceCutter(language=language or "en")
+    predictions = read_predictions(path, splitter=cutter)  # in the order of the records
+    if language is not None:  # one way for all runs, whether they have strings or lists of sentences
+        predictions = [replace(prediction, split=cutter.name) for prediction in predictions]
+    pairs = [(record, prediction) for record, prediction in zip(records, predictions) if prediction.references]
+    scores = score([prediction for _, prediction in pairs], ["rouge"], ScoreOptions(language=cutter.language.code))
+    for index, (record, prediction) in enumerate(pairs):
+        rouge = {name: float(by_document.values[index]) for name, by_document in scores.items()}
+        record["scores"] = record.get("scores", {}) | rouge
+        record |= {"summary": prediction.summary, "references": prediction.references}
     return {name: by_document.signature for name, by_document in scores.items()}
 
 
@@ -288,19 +284,19 @@ def _align(first: RunRecord, run: RunRecord) -> None:
     # In both directions: ids of documents that `complete` has and `lacking` has not.
     for missing, complete, lacking in ((expected - by_id.keys(), first, run), (by_id.keys() - expected, run, first)):
         if missing:
-            documents = f"{counted(len(missing), 'document')} of {complete.path}, such as {min(missing, key=str)!r}"
+            documents = f"{counted(len(missing), 'document')} of {complete.path}, such as {min(missing)!r}"
             raise UserError(f"{lacking.path}: no predictions of {documents}; {remedy}")
     run.rows = [by_id[record["id"]] for record in first.rows]
     run.__dict__.pop("measures", None)  # values that `RunRecord.measures` cached have the former order
     for expected_record, record in zip(first.rows, run.rows):  # references may be divided into other sentences
-        if _reference_words(expected_record["references"]) != _reference_words(record["references"]):
+        if _reference_letters(expected_record["references"]) != _reference_letters(record["references"]):
             name = record["id"]
             raise UserError(f"{run.path}: document {name!r} has other references than in {first.path}; {remedy}")
 
 
-def _reference_words(references: list[list[str]]) -> list[list[str]]:
-    """Return the words of each reference, which do not depend on how it was divided into sentences."""
-    return [" ".join(reference).split() for reference in references]
+def _reference_letters(references: list[list[str]]) -> list[str]:
+    """Return each reference in NFC without white space, so that its division into sentences does not matter."""
+    return [normalize("NFC", "".join("".join(reference).split())) for reference in references]
 
 
 def _differing_keys(settings: Sequence[dict[str, Any]]) -> list[str]:

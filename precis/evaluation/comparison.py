@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 
 from datamodules.documents import UserError
-from datamodules.text.lines import counted
+from datamodules.text.lines import counted, json_line
 from lightning_modules.metrics.lead import describe_lead
 from precis.evaluation.compared_systems import System
 from precis.statistics import significance
@@ -135,7 +136,7 @@ def _notes_on(systems: Sequence[System], measures: Sequence[str], documents: int
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{name} {count}" for name, count in counts.items())
         notes.append(f"systems have different numbers of seeds: {listed}")
-    references = [[record["references"] for record in run.rows] for run in runs]
+    references = [normalize("NFC", json_line([record["references"] for record in run.rows])) for run in runs]
     if "rougeLsum" in measures and any(other != references[0] for other in references):
         notes.append("runs divide the same references into different sentences, on which rougeLsum depends")
     return notes + _seed_notes(systems, documents)

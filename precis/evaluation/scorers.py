@@ -11,7 +11,7 @@ import numpy as np
 
 from datamodules.corpora.parallel import progress_bar
 from datamodules.documents import UserError
-from datamodules.text.language import count_words
+from datamodules.text.language import count_words, language_of
 from datamodules.text.rouge_words import word_vocabulary
 from lightning_modules.metrics import reference_scores
 from lightning_modules.metrics.novelty import extraction, novelty, repetition
@@ -156,6 +156,7 @@ def _summac(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[st
     conv = SummaCConv.load(options.summac_conv) if options.summac_conv else None
     values = _score_in_parts("summac", predictions, partial(summac_scores, model, conv))
     kind = f"conv({options.summac_conv})" if options.summac_conv else "zs"
+    kind += language_of(options.language).signature  # documents are divided into its sentences
     return {"summac": _our_scores("summac", values, predictions, f"model:{options.summac_model}|kind:{kind}")}
 
 
@@ -167,6 +168,7 @@ def _consistency(predictions: Sequence[Prediction], options: ScoreOptions) -> di
     values = _score_in_parts("consistency", predictions, model.scores)
     supported_class = model.class_names[model.supported]  # class whose probability is the score
     settings = f"model:{options.consistency_model}|class:{supported_class}|chunk:{CHUNK_WORDS}"
+    settings += language_of(options.language).signature
     return {"consistency": _our_scores("consistency", values, predictions, settings)}
 
 

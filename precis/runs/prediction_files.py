@@ -51,7 +51,7 @@ def recorded_results(predictions: Path) -> dict[str, Any]:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the records of a file of predictions; a summary or reference that is a string becomes a one-item list."""
+    """Return the records of a file of predictions; ids become strings, a summary or reference of one string a list."""
     records: dict[str, dict[str, Any]] = {}  # by id
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
@@ -61,11 +61,13 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
             references = [_as_list(each) for each in _as_list(record["references"])]
             record |= {"summary": _as_list(record["summary"]), "references": references}
             dict(record.get("scores", {}))  # raises an error if they are not a mapping
-            if not isinstance(record["id"], str | int):
+            name = record["id"]
+            name = int(name) if isinstance(name, float) and name.is_integer() else name  # pandas writes 1 as 1.0
+            if not isinstance(name, str | int):
                 raise TypeError("an id is a string or a number")
+            record["id"] = name = str(name)
         except (ValueError, KeyError, TypeError, AttributeError):
             raise UserError(f"{path}:{number}: no record with id, summary and references; write it again") from None
-        name = str(record["id"])
         if name in records:
             raise UserError(f"{path}:{number}: id {name!r} occurs twice; write the file again with `precis test`")
         records[name] = record
@@ -86,5 +88,5 @@ def table_of_predictions(predictions: Path, limit: int) -> tuple[list[str], list
     for record in records:
         reference = join_sentences(record["references"][0]) if record["references"] else ""
         scores = [record["scores"].get(name) for name in measures]  # None for missing scores
-        table.append([str(record["id"]), reference, join_sentences(record["summary"]), *scores])
+        table.append([record["id"], reference, join_sentences(record["summary"]), *scores])
     return ["id", "reference", "summary", *measures], table

@@ -2,14 +2,16 @@ import hashlib
 import json
 import os
 from pathlib import Path
+from unicodedata import normalize
 
 import numpy as np
 import pytest
 from conftest import change_config, write_lines
+from nltk.tokenize import RegexpTokenizer
+from rouge_score.rouge_scorer import RougeScorer
 from run_folders import SIGNATURES, make_run, prediction, write_sweep_folder
 from scipy import stats
 
-from precis.evaluation.compared_systems import RunRecord, read_all, rescore
 from precis.statistics.significance import mean_difference, system_interval
 
 SCORES = np.random.default_rng(0).uniform(10, 60, size=(4, 12, 2))  # runs, documents, measures
@@ -141,8 +143,7 @@ def test_scores_of_evaluate_are_those_of_the_predictions_beside_them(tmp_path, p
     os.utime(better, (1, 1))  # older than the scores, as `cp -p` and `rsync -a` leave it
     done = precis("compare", lead, better, "--metric=rouge1").succeeded()
     assert "better.jsonl: scored with ROUGE, since it had no scores" in done.err
-    remedy = f"run `precis evaluate {better}` again"
-    assert f"better.scores.jsonl: scores of other predictions, ignored; {remedy}" in done.err
+    assert f"scores.jsonl: scores of other predictions, ignored; run `precis evaluate {better}` again" in done.err
     cell = compared(precis, lead, better, "--metric=rouge1")["systems"][1]["scores"]["rouge1"]
     assert cell["mean"] == 0 and cell["difference"] == pytest.approx(-200 / 3)
     run = make_run(tmp_path / "run", rows_of(0))
@@ -175,8 +176,7 @@ def test_validation_is_compared_where_it_is_asked_for_or_all_there_is(runs, prec
         (run / "predictions.jsonl").unlink()
     assert compared(precis, *runs, ROUGE)["split"] == "val"
     files[0].unlink()
-    absent = "a1/predictions.val.jsonl: not found; run `precis validate --run"
-    precis("compare", *runs, ROUGE, "--split=val").refused(absent)
+    precis("compare", *runs, ROUGE, "--split=val").refused("a1/predictions.val.jsonl: not found; run `precis validate")
 
 
 def test_ids_with_line_separators_are_one_record_and_a_broken_file_of_a_run_is_named(tmp_path, precis):
@@ -185,7 +185,6 @@ def test_ids_with_line_separators_are_one_record_and_a_broken_file_of_a_run_is_n
         row["id"] = row["summary"][0] = f"a\u2028b\u2029c\x85d{number}"
     run = make_run(tmp_path / "run", rows)
     out = tmp_path / "run" / "predictions.jsonl"
-    assert "\u2028" in out.read_text(encoding="utf-8")
     assert precis("evaluate", out, "--metrics=rouge", "--resamples=50").status == 0
     assert compared(precis, run, "--metric=rouge1,rougeL")["documents"] == 12
     for number, (name, content) in enumerate((
@@ -209,12 +208,10 @@ def test_what_cannot_be_compared_is_named_and_nothing_is_written(tmp_path, preci
     (unpredicted / "predictions.jsonl").unlink()
     (torn / "predictions.jsonl").write_text('{"id": "doc-0", "summ', encoding="utf-8")
     fewer, twice = make_run(tmp_path / "fewer", outputs[:11]), make_run(tmp_path / "twice", outputs * 2)
-    other = make_run(tmp_path / "other", [row | {"references": [["another"]]} for row in outputs])
     unlike = make_run(tmp_path / "unlike", outputs, seed=2, signatures=unstemmed)
     for arguments, message in (
         ([unpredicted], f"predictions.jsonl: not found; run `precis test --run {unpredicted}` first"),
         ([run, fewer], f"fewer: no predictions of 1 document of {run}, such as 'doc-11'; they cannot"),
-        ([run, other], "document 'doc-0' has other references than in"),
         ([run, unlike], "unlike: rouge1 was computed as rouge1|stem:none"),
         ([torn], "predictions.jsonl:1: no record"),
         ([twice], "predictions.jsonl:13: id 'doc-0' occurs twice"),
@@ -236,24 +233,27 @@ def test_other_versions_unknown_ways_and_references_divided_into_other_sentences
         rows = [row | {"references": references} for row in rows_of(0)]
         runs[name] = make_run(tmp_path / name, rows, vocab_size=40 + len(runs))
         change_config(runs[name] / "config.yaml", {key: name})
-    result = compared(precis, runs["line"], runs["split"], ROUGE)
-    assert len(result["systems"]) == 2 and not noted(result, "different sentences")
+    assert not noted(compared(precis, runs["line"], runs["split"], ROUGE), "different sentences")
     done = precis("compare", runs["split"], runs["other"], ROUGE)
     done.refused("document 'doc-0' has other references than in", f"(their configs differ in {key})")
     for run in (runs["line"], runs["split"]):
         predictions = (run / "predictions.jsonl").read_text(encoding="utf-8").replace("rouge2", "rougeLsum")
         (run / "predictions.jsonl").write_text(predictions, encoding="utf-8")
-    result = compared(precis, runs["line"], runs["split"], "--metric=rougeLsum")
-    assert noted(result, "into different sentences, on which rougeLsum depends")
+    assert noted(compared(precis, runs["line"], runs["split"], "--metric=rougeLsum"), "on which rougeLsum depends")
 
 
 @pytest.mark.filterwarnings("error::UserWarning")
-def test_runs_and_predictions_are_scored_in_another_language(tmp_path):
-    row = {"id": "a", "summary": ["Лодки утонули."], "references": [["Лодки."]]}
-    (unscored,) = read_all([write_lines(tmp_path / "lead.jsonl", [row])], language="ru")
-    signatures = {"rouge1": "rouge1|stem:porter|tok:rouge"}
-    scored = RunRecord(tmp_path, {}, {}, [row | {"scores": {"rouge1": 0.0}}], signatures)
-    rescore(scored, "ru")
-    for run in (unscored, scored):
-        assert run.measures["rouge1"].tolist() == pytest.approx([200 / 3])
-        assert run.signatures["rouge1"].startswith("rouge1|stem:snowball|tok:ru|")
+def test_rouge_in_another_language_does_not_depend_on_the_form_of_records(tmp_path, precis):
+    summary, reference = ["学校が休み。", "今日は雨。"], ["今日は大雨。", "学校が今日は休み。"]
+    paths = []
+    for number, form in enumerate(("".join, list, "\n".join, lambda texts: normalize("NFD", "".join(texts)))):
+        record = {"id": (1, "1", 1.0, "1")[number], "summary": form(summary), "references": [form(reference)]}
+        record |= {"scores": {"rouge1": 1.0}} if number else {}
+        paths.append(write_lines(tmp_path / f"{number}.jsonl", [record]))
+    result = compared(precis, *paths, "--language=ja", "--metric=rouge1,rougeLsum")
+    scorer = RougeScorer(["rouge1", "rougeLsum"], tokenizer=RegexpTokenizer(r"\w"))
+    for name, score in scorer.score("\n".join(reference), "\n".join(summary)).items():
+        means = [system["scores"][name]["mean"] for system in result["systems"]]
+        assert means == pytest.approx([100 * score.fmeasure] * 4) and not noted(result, "different sentences")
+    write_lines(paths[0], [record | {"references": [""]}])
+    precis("compare", paths[0], "--language=de").failed_in_one_line("0.jsonl:1 (id '1'): the reference is empty")

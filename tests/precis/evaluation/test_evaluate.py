@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from conftest import read_lines, write_lines
@@ -91,12 +92,11 @@ def test_empty_predictions_score_0_and_plain_text_is_records_line_by_line(tmp_pa
     beside = ["--references", beside[0], "--documents", beside[1]]
     assert evaluated(outputs, *beside)["scores"] == expected
     assert [row["id"] for row in read_lines(tmp_path / "o.txt.scores.jsonl")] == list("12345")
-    write_lines(tmp_path / "out.csv", ["id,summary,references", "b,some text,a text"])  # has scores of its own
+    write_lines(tmp_path / "out.csv", ["id,summary,references", "b,[some] text,'a' [text]"])  # has scores of its own
     evaluated(tmp_path / "out.csv", "--metrics", "length")
     assert read_lines(tmp_path / "out.csv.scores.jsonl")[0]["id"] == "b"
     # files beside records: by id in records, by line in plain text
-    rows = [{"id": f"doc-{n}", "document": SOURCES[n]} for n in (4, 2, 0, 1, 3)]
-    sources = write_lines(tmp_path / "s.jsonl", rows)
+    sources = write_lines(tmp_path / "s.jsonl", [{"id": f"doc-{n}", "document": SOURCES[n]} for n in (4, 2, 0, 1, 3)])
     assert evaluated(tmp_path / "out.jsonl", "--documents", sources)["scores"] == expected
     bare = write_lines(tmp_path / "bare.jsonl", [{"id": n, "summary": text} for n, text in enumerate(OUTPUTS)])
     assert evaluated(bare, *beside)["scores"] == expected
@@ -157,8 +157,8 @@ def test_omitted_metrics_have_reasons_and_each_file_is_a_system(tmp_path, precis
     assert re.findall(r"^\S first(\d+) ", out, re.M) == ["99", "20", "12", "5"]  # by ROUGE
     assert "not recorded" not in precis("compare", *files, "--metric=rouge1", "--json").succeeded().out
     files = [write_lines(tmp_path / f"M{size}.jsonl", records()[:size]) for size in (5, 4)]
-    (note,) = evaluated(*files, "--metrics", "length")["notes"]
-    assert note == "means are over different documents: of 5 documents, M4 4"
+    note = "means are over different documents: of 5 documents, M4 4"
+    assert evaluated(*files, "--metrics", "length")["notes"] == [note]
 
 
 class Halves:
@@ -183,12 +183,13 @@ def test_metrics_of_models_meteor_and_a_class_of_the_working_folder(tmp_path, ev
     path = write_lines(tmp_path / "out.jsonl", records(document=SOURCES))
     models = ("--summac_model", "some/nli", "--consistency_model", "some/minicheck", "--device", "cpu")
     names = ("--metrics", "summac,consistency,meteor", "--meteor_synonyms", "false")
-    measures = by_measure(evaluated(path, *names, *models))
-    assert measures["summac"]["mean"] == 20.0  # 0.5 - 0.25 on four of five, the empty one 0
-    assert "model:some/nli|kind:zs" in measures["summac"]["signature"]
-    assert measures["consistency"]["mean"] == pytest.approx(80 / 3)  # four of five, the empty one 0
-    assert "model:some/minicheck|class:supported|chunk:350" in measures["consistency"]["signature"]
-    assert 0 < measures["meteor"]["mean"] < 100 and "match:exact+stem|" in measures["meteor"]["signature"]
+    for language, words in (("en", "|"), ("de", "|tok:de|")):
+        measures = by_measure(evaluated(path, *names, *models, "--language", language))
+        assert measures["summac"]["mean"] == 20.0  # 0.5 - 0.25 on four of five, the empty one 0
+        assert f"model:some/nli|kind:zs{words}split" in measures["summac"]["signature"]
+        assert measures["consistency"]["mean"] == pytest.approx(80 / 3)  # four of five, the empty one 0
+        assert f"model:some/minicheck|class:supported|chunk:350{words}split" in measures["consistency"]["signature"]
+        assert 0 < measures["meteor"]["mean"] < 100 and f"exact+stem{words}refs:" in measures["meteor"]["signature"]
     (tmp_path / "metrics_of_mine.py").write_text(MODULE, encoding="utf-8")
     first = {"id": "a", "summary": ["the cat sat", "on mars"], "references": [["a"]], "document": ["the cat sat down"]}
     second = {"id": "b", "summary": ["dogs ran"], "references": [["dogs"]], "document": ["dogs ran away"]}
@@ -210,22 +211,24 @@ GOOD = {"id": "a", "summary": "some text", "references": "a text"}
 
 
 def test_bad_records_and_files_are_named_in_one_line_and_nothing_is_written(tmp_path, precis):
-    for rows, parts in (
-        ([GOOD, {"summary": "x", "references": "y"}], ["out.jsonl:2", "no id", "--fields.id"]),
-        ([GOOD, "", GOOD], ["out.jsonl:3", "'a'", "out.jsonl:1", "`system`"]),
-        ([GOOD, GOOD | {"id": 2, "references": " "}], ["out.jsonl:2 (id '2')", "reference is empty"]),
-        ([GOOD | {"document": "x"}, GOOD | {"id": 2}], ["out.jsonl:2", "no document"]),
-        ([r'{"id": 1, "summary": "\ud800", "references": "x"}'], ["out.jsonl:1", "surrogate"]),
-    ):
-        done = precis("evaluate", write_lines(tmp_path / "out.jsonl", rows))
-        done.failed_in_one_line(*parts)
-        assert not done.out and [path.name for path in tmp_path.iterdir()] == ["out.jsonl"]
-    for name, rows in {"o.txt": ["a", "b"], "short": ["a"], "out.jsonl": [GOOD]}.items():
+    bad = (
+        ([GOOD, {"summary": "x", "references": "y"}], ["bad0.jsonl:2", "no id", "--fields.id"]),
+        ([GOOD, "", GOOD], ["bad1.jsonl:3", "'a'", "bad1.jsonl:1", "`system`"]),
+        ([GOOD, GOOD | {"id": 2, "references": " "}], ["bad2.jsonl:2 (id '2')", "reference is empty"]),
+        ([GOOD | {"document": "x"}, GOOD | {"id": 2}], ["bad3.jsonl:2", "no document"]),
+        ([r'{"id": 1, "summary": "\ud800", "references": "x"}'], ["bad4.jsonl:1", "surrogate"]),
+    )
+    cases = [([write_lines(tmp_path / f"bad{number}.jsonl", rows)], parts) for number, (rows, parts) in enumerate(bad)]
+    for number, references in enumerate((["a", "b"], np.array(["a", "b"]), [["a"], ["b", "c"]], [], '["a"]')):
+        pd.DataFrame([GOOD | {"references": references}]).to_csv(tmp_path / f"list{number}.csv")
+        cases.append(([f"list{number}.csv"], [f"list{number}.csv:2: field 'references' is a list"]))
+    others = {"o.txt": ["a", "b"], "short": ["a"], "out.jsonl": [GOOD], "other.jsonl": [{"id": "b", "document": "x"}]}
+    for name, rows in others.items():
         write_lines(tmp_path / name, rows)
-    write_lines(tmp_path / "other.jsonl", [{"id": "b", "document": "x"}])
     (tmp_path / "latin").write_bytes("a\nfa\xe7ade\n".encode("latin-1"))
     before = sorted(tmp_path.iterdir())
     for arguments, parts in (
+        *cases,
         (["o.txt", "--references", "short"], ["short: 1 line, but", "o.txt has 2 summaries"]),
         (["o.txt", "--references", "latin"], ["latin:2", "not UTF-8 (byte 0xe7)", "iconv"]),
         (["out.jsonl", "--documents", "other.jsonl"], ["out.jsonl:1 (id 'a')", "other.jsonl has no document"]),

@@ -25,6 +25,10 @@ ARXIV = {"article_text": ["It rained.", "We stayed."], "abstract_text": ["<S> it
     ({"text": ["One two. Three four five.", "Six."] * 9, "summary": None}, {"document": "text"}),
     ({"sentences": ["The cat sat.", "It slept."], "Title": "a"},
      {"document": "sentences", "document_list": "sentences", "summary": "Title"}),
+    ({"document": ["今天下雨。学校停课。", "明天转晴。"], "summary": [["下雨。", "停课。"], ["全市降雨"]]}, {}),
+    ({"document": [["今天全市下雨", "学校停课"], ["明天转晴了"]], "summary": ["ฝนตกหนัก"]}, {}),
+    ({"document": ["ฝนตกหนัก โรงเรียนปิด", "พรุ่งนี้ฟ้าใส"], "summary": None}, {}),
+    ({"document": ["बारिश हुई। स्कूल बंद है।", "कल धूप होगी।"], "summary": "बारिश हुई।"}, {}),
 ])  # fmt: skip
 def test_fields_are_guessed_from_names_and_values(row, arguments):
     assert guess_fields(row, "here").arguments() == arguments
