@@ -47,6 +47,9 @@ def explain(message: str, command: str) -> str:
         return f"{where}{explain_forbidden_name(match[1])}"
     if match := re.search(r"Option '([^']+)' is not accepted", message):
         return f"{where}{suggest_option(match[1], classes[-1] if classes else '') or _no_option(match[1], help_hint)}"
+    if classes and (match := re.search(r"Group '([^']+)' does not accept option '([^']+)'", message)):
+        name = f"{match[1]}.{match[2]}"
+        return f"{where}{suggest_option(name, classes[-1]) or _no_option(name, help_hint)}"
     if match := re.search(r"does not accept option '([^']+)'", message):
         group, _, name = match[1].rpartition(".")
         if not group:
@@ -135,7 +138,8 @@ def suggest_option(name: str, owner: str) -> str:
 def class_options(owner: type) -> list[str]:
     """Return the arguments of a class and its bases; fields of dataclasses have names such as `encoder.checkpoint`."""
     options = ArgumentParser().add_class_arguments(owner, fail_untyped=False)
-    inits = [kind.__init__ for kind in owner.__mro__ if "__init__" in vars(kind)]
+    # of base classes first, whose defaults a class may replace
+    inits = [kind.__init__ for kind in reversed(owner.__mro__) if "__init__" in vars(kind)]
     defaults = {each.name: each.default for init in inits for each in inspect.signature(init).parameters.values()}
     groups = {name: defaults[name] for name in options if is_dataclass(defaults.get(name))}
     return [*options, *(f"{name}.{field.name}" for name, group in groups.items() for field in fields(group))]
