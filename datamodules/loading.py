@@ -257,7 +257,8 @@ class ResumableLoader:
                 f"{size} (data.batch_size x devices), so that documents would be repeated or left out; resume with "
                 "the same numbers, or start another run from these weights with --start_from"
             )
-        if position["batches"] and position["order"] != self.batch_sampler.order_digest():
+        order = self.batch_sampler.order_digest()
+        if position["batches"] and position.get("order", order) != order:  # earlier checkpoints lack it
             raise UserError(
                 "the checkpoint is from the middle of an epoch with another order of documents, which depends on their "
                 "number and lengths, data.seed, data.pool and repeated updates, so that some would be repeated or left "
