@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from conftest import read_lines, write_lines
+from conftest import prepared, read_lines, write_lines
 from model_options import build_model, dotted
 from pytorch_lightning import Callback
 
@@ -48,9 +48,7 @@ class Case:
 
     def build(self, files: dict[str, str], **changes: Any):
         """Return the model with the text of its data, and these ready for training and tests."""
-        model, data = self.build_model(**changes), self.build_data(files)
-        data.prepare_data()
-        data.setup("fit")
+        model, data = self.build_model(**changes), prepared(self.build_data(files), "fit")
         data.setup("test")
         model.set_tokenizer(data.tokenizer)
         return model, data

@@ -92,6 +92,12 @@ def assert_same_checkpoints(one: Path, other: Path, *names: str) -> None:
         torch.testing.assert_close(ours["state_dict"], theirs["state_dict"], rtol=0, atol=0)
 
 
+def assert_same_run(one: Path, other: Path) -> None:
+    """Check that two runs have logged the same, and that their last and best checkpoints are the same."""
+    assert (one / "metrics.csv").read_text() == (other / "metrics.csv").read_text()
+    assert_same_checkpoints(one, other, "last", "best")
+
+
 def step_of(checkpoint: Path) -> int:
     return torch.load(checkpoint, weights_only=True)["global_step"]
 
@@ -138,6 +144,13 @@ def write_corpus(folder: Path, sizes: dict[str, int] = SIZES) -> dict[str, str]:
     return files
 
 
+def prepared(data, stage: str = "test"):
+    """Return data that are prepared and set up for a stage."""
+    data.prepare_data()
+    data.setup(stage)
+    return data
+
+
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory) -> Path:
     """Everything derived goes to a folder of this session; no one is logged in anywhere."""
@@ -172,6 +185,12 @@ def same_number_of_threads():
     before = torch.get_num_threads()
     yield
     assert torch.get_num_threads() == before, "this test changes the number of threads of the process"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A folder that all tests of a module share."""
+    return tmp_path_factory.mktemp("module")
 
 
 @pytest.fixture(scope="session")

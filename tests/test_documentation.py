@@ -38,8 +38,6 @@ def commands(page: Path) -> list[str]:
 
 EXAMPLES = {command.example for command in COMMANDS.values()}  # those that `--help` shows
 EVERY = sorted({line for page in PAGES for line in commands(page)} | EXAMPLES)
-
-
 training_parser = cache(lambda command: find_parser(command, [])[0])  # takes a second to build
 
 

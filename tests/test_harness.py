@@ -7,6 +7,7 @@ from types import MethodType
 import pytest
 import torch
 from cases import BY_NAME, CASES, Case
+from conftest import prepared
 from pytorch_lightning import Callback, Trainer, seed_everything
 from pytorch_lightning.callbacks import Checkpoint, LambdaCallback
 from quiet_trainer import quiet_trainer
@@ -197,9 +198,7 @@ def test_a_run_folder_gives_back_the_model_its_data_and_their_seeds(case, corpus
     loaded = load_run(run, run / "checkpoints" / "last.ckpt")
     saved = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
     torch.testing.assert_close(loaded.model.state_dict(), saved, rtol=0, atol=0)
-    own = case.build_data(corpus_files)
-    own.prepare_data()
-    own.setup("test")
+    own = prepared(case.build_data(corpus_files))
     assert loaded.data.tokenizer.state() == own.tokenizer.state()
     for ours, theirs in zip(loaded.data.test_dataloader(), own.test_dataloader(), strict=True):
         for name, value in vars(ours).items():

@@ -43,8 +43,6 @@ DATA_OF = {
     "lightning_modules.discourse_parser.parser": "datamodules.treebank",
     "lightning_modules.discourse_parser.segmenter": "datamodules.treebank",
 }
-
-
 PATHS = [path.relative_to(ROOT) for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 MODULES = {".".join(path.with_suffix("").parts).removesuffix(".__init__"): ROOT / path for path in PATHS}
 

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from cases import BY_NAME, CASES
+from conftest import prepared
 from tiny_models import make_summarizer
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
@@ -80,9 +81,7 @@ def no_synchronization() -> Iterator[None]:
 
 
 def train_without_waiting(case, files, model=None, **changes) -> None:
-    model, data = model or case.build_model(**changes), case.build_data(files)
-    data.prepare_data()
-    data.setup("fit")
+    model, data = model or case.build_model(**changes), prepared(case.build_data(files), "fit")
     model.set_tokenizer(data.tokenizer)
     batch = next(iter(data.train_dataloader()))
     model = model.to(META).train()

@@ -4,72 +4,58 @@ import pytest
 import torch
 from conftest import write_lines
 
-from datamodules.bertsum import ExtractiveData
-from datamodules.corpora import Files, Texts
+from datamodules.corpora import Files
 from datamodules.documents import Document, UserError
 from datamodules.matchsum import MatchSumData
 from datamodules.sentence_index import SentenceIndex
 from datamodules.text.oracle import greedy_oracle, sentence_scores
 from datamodules.text.sentence_layout import pairs_with_common_ngram
-from datamodules.text.subword_tokenizer import EncoderTokenizer
-
-
-@pytest.fixture(scope="module")
-def text() -> EncoderTokenizer:
-    return EncoderTokenizer.build(["A storm hit the coast. Boats sank."], 262)
-
-
-def made(text: EncoderTokenizer, **arguments) -> ExtractiveData:
-    data = ExtractiveData(Texts([]), 300, None, **arguments)
-    data.tokenizer = text
-    return data
-
+from tests.lightning_modules.extractive.small_extractive import TEXT, batch_of, data
 
 STORM = Document("s", [["A storm hit the coast.", "Boats sank.", "A storm hit the town."]], [["A storm hit."]])
 
 
-def test_labels_are_the_oracles_gains_each_sentences_own_and_shared_pairs_have_an_ngram(text):
-    row = made(text).encode(STORM)
+def test_labels_are_the_oracles_gains_each_sentences_own_and_shared_pairs_have_an_ngram():
+    row = data().encode(STORM)
     chosen = greedy_oracle(STORM.sentences, STORM.references, 3)
     assert row["labels"] == [index in chosen for index in range(3)]
     assert row["gains"] == sentence_scores(STORM.sentences, STORM.references)
     assert row["shared"] == [0, 2]  # "a storm hit"
-    unlabelled = made(text).encode(Document("s", STORM.parts))
+    unlabelled = data().encode(Document("s", STORM.parts))
     assert unlabelled["labels"] == [0, 0, 0] and unlabelled["gains"] == [0.0] * 3
     assert pairs_with_common_ngram([*map(list, ("abcd", "xbcd", "ab", "", "cdabc"))]) == [(0, 1), (0, 4)]
 
 
-def test_a_batch_says_whose_each_token_is(text):
-    data = made(text, piece=8)
+def test_a_batch_says_whose_each_token_is():
     documents = [STORM, Document("none", []), Document("long", [["x" * 20, ""]])]
-    batch = data.collate([data.encode(d) | {"id": d.id, "references": d.references} for d in documents])
+    batch = batch_of(data(piece=8), documents)
     for row, document in enumerate(documents):
         length = int(batch.lengths[row])
         assert batch.owner[row, length:].eq(-1).all() and not batch.heads[row, length:].any()
         for number, sentence in enumerate(document.sentences):
             tokens = batch.tokens[row][batch.owner[row] == number].tolist()
-            inner = [token for token in tokens if token not in (text.start, text.stop)]
-            assert inner == text(sentence)[0]
+            inner = [token for token in tokens if token not in (TEXT.start, TEXT.stop)]
+            assert inner == TEXT(sentence)[0]
             pieces = max(1, -(-len(inner) // 8))
-            assert tokens.count(text.start) == tokens.count(text.stop) == pieces
+            assert tokens.count(TEXT.start) == tokens.count(TEXT.stop) == pieces
             assert (batch.heads[row] & (batch.owner[row] == number)).sum() == pieces
     assert batch.mask.sum(1).tolist() == [3, 0, 2] and torch.equal(batch.mask, batch.candidates)
     assert batch.shared[0].tolist() == [[False, False, True], [False] * 3, [True, False, False]]
 
 
-def test_what_may_not_be_selected_is_read_all_the_same(text):
-    row = made(text, min_words=3).encode(STORM)
+def test_what_may_not_be_selected_is_read_all_the_same():
+    row = data(min_words=3).encode(STORM)
     assert row["usable"] == [True, True, True]  # "boats", "sank", "."
-    row = made(text, min_words=4, max_words=6).encode(STORM)
+    row = data(min_words=4, max_words=6).encode(STORM)
     assert row["usable"] == [True, False, True] and row["sentences"] == STORM.sentences
-    assert made(text, min_words=50).encode(STORM)["usable"] == [True] * 3  # all are shorter
+    assert data(min_words=50).encode(STORM)["usable"] == [True] * 3  # all are shorter
     short = Document("s", STORM.parts, [["Boats sank."]])
-    assert made(text, min_words=4).encode(short)["labels"] == [0, 0, 0]
+    assert data(min_words=4).encode(short)["labels"] == [0, 0, 0]
     # whole sentences are left out only when asked for
-    sizes = [len(text(sentence)[0]) + 2 for sentence in STORM.sentences]
-    row = made(text, max_source=sizes[0] + sizes[1]).encode(STORM)
+    sizes = [len(TEXT(sentence)[0]) + 2 for sentence in STORM.sentences]
+    row = data(max_source=sizes[0] + sizes[1]).encode(STORM)
     assert row["sentences"] == STORM.sentences[:2] and row["length"] == sum(sizes[:2])
-    assert made(text, max_source=1).encode(STORM)["sentences"] == STORM.sentences[:1]
+    assert data(max_source=1).encode(STORM)["sentences"] == STORM.sentences[:1]
 
 
 SENTENCES = ["one bird sang .", "two cats sat .", "three dogs ran .", "four fish swam ."]
@@ -90,9 +76,9 @@ def test_scores_fall_along_the_list_and_the_fingerprint_follows_the_content(tmp_
 
 
 def test_candidates_are_formed_from_the_indexed_sentences(tmp_path):
-    data = write_lines(tmp_path / "train.jsonl", [{"document": SENTENCES, "summary": ["two cats sat ."]}])
+    documents = write_lines(tmp_path / "train.jsonl", [{"document": SENTENCES, "summary": ["two cats sat ."]}])
     index = write_lines(tmp_path / "index.jsonl", [{"sent_id": [3, 1, 0]}])
-    corpus = Files(train=str(data), document_list="sentences", summary_list="sentences")
+    corpus = Files(train=str(documents), document_list="sentences", summary_list="sentences")
     scorer = SentenceIndex({"train": str(index)})
     module = MatchSumData(corpus, scorer, 300, None, keep=2, sizes=[1, 2], cache_dir=tmp_path / "cache")
     module.prepare_splits(["train"])

@@ -9,7 +9,7 @@ from datamodules.documents import Document, UserError
 from datamodules.gap_sentences import GapSentenceData, piece_boundaries
 from datamodules.pretrained_summarizer import PegasusData
 from datamodules.text.gap_selection import select
-from tests.conftest import write_lines
+from tests.conftest import prepared, write_lines
 
 WORDS = ["otter", "heron", "badger", "lynx", "guards", "paints", "the", "mill", "harbour", "library", "of", "rain"]
 
@@ -32,15 +32,7 @@ def data_of(rows, folder, **changes) -> GapSentenceData:
 
 
 def ready(rows, folder, **changes) -> GapSentenceData:
-    data = data_of(rows, folder, **changes)
-    data.prepare_data()
-    data.setup("fit")
-    return data
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("gap-cache")
+    return prepared(data_of(rows, folder, **changes), "fit")
 
 
 def test_pieces_are_scored_against_their_gap_sentences(folder):
@@ -149,9 +141,7 @@ def test_arguments_out_of_bounds_are_refused(tmp_path):
 
 def test_fine_tuning_reads_document_and_summary(corpus_files, tmp_path):
     sizes = {"vocab_size": 300, "max_source": 40, "max_target": 9, "batch_size": 5}
-    data = PegasusData(Files(**corpus_files), cache_dir=tmp_path, **sizes)
-    data.prepare_data()
-    data.setup("fit")
+    data = prepared(PegasusData(Files(**corpus_files), cache_dir=tmp_path, **sizes), "fit")
     batch = next(iter(data.val_dataloader()))
     documents = {row["id"]: as_document(row) for row in data.documents("val")}
     for n, document in enumerate(documents[name] for name in batch.ids):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from conftest import prepared
 
 from datamodules.corpora import Files
 from datamodules.corpora.corpus import as_document
@@ -36,10 +37,7 @@ def data_of(files, folder, **changes) -> GraphSumData:
 
 
 def ready(files, folder, **changes) -> GraphSumData:
-    data = data_of(files, folder, **changes)
-    data.prepare_data()
-    data.setup("test")
-    return data
+    return prepared(data_of(files, folder, **changes))
 
 
 @pytest.fixture(scope="module")

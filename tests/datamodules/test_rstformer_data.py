@@ -2,6 +2,7 @@ from itertools import combinations
 
 import pytest
 import torch
+from conftest import prepared
 
 from datamodules.corpora import Files, Texts
 from datamodules.corpora.corpus import as_document
@@ -25,10 +26,7 @@ def data_of(files, tmp_path, **arguments) -> RSTformerData:
 
 
 def ready(files, tmp_path, **arguments) -> RSTformerData:
-    data = data_of(files, tmp_path, **arguments)
-    data.prepare_data()
-    data.setup("test")
-    return data
+    return prepared(data_of(files, tmp_path, **arguments))
 
 
 def test_a_batch_is_text_edus_and_their_discourse(corpus_files, tmp_path):

@@ -1,6 +1,4 @@
-"""What limits cut off, against plain loops over the text, and languages of corpora and limits of documents, for each
-DataModule.
-"""
+"""What limits of each DataModule cut off, against plain loops over the text; languages and limits of corpora."""
 
 import copy
 import logging

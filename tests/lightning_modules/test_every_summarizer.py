@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 from cases import CASES
-from conftest import read_metrics
+from conftest import prepared, read_metrics
 from pytorch_lightning.plugins.precision import DoublePrecision
 from torch.nn.functional import cross_entropy
 
@@ -23,9 +23,7 @@ def each(cases):
 @pytest.fixture(scope="module")
 def model_and_batch(request, corpus_files):
     """A model with weights that are far from their initial values, and four documents."""
-    data = request.param.build_data(corpus_files)
-    data.prepare_data()
-    data.setup("fit")
+    data = prepared(request.param.build_data(corpus_files), "fit")
     torch.manual_seed(0)
     # rows of the output layer without a token; where words are copied, their ids begin after the rows
     more = 5 * issubclass(request.param.model_class, SequenceToSequence)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import prepared
 from model_options import build_model
 from quiet_trainer import quiet_trainer
 from tiny_models import FAMILIES, make_summarizers
@@ -46,9 +47,7 @@ def test_before_training_it_writes_what_generate_writes(checkpoints, corpus_file
     folder = str(checkpoints[kind])
     prefix = "summarize: " if kind == "t5" else ""
     sizes = {"max_source": 64, "cache_dir": tmp_path, "batch_size": 4, "source_prefix": prefix}
-    data = PretrainedSummarizerData(Files(**corpus_files), checkpoint=folder, **sizes)
-    data.prepare_data()
-    data.setup("test")
+    data = prepared(PretrainedSummarizerData(Files(**corpus_files), checkpoint=folder, **sizes))
     model = PretrainedSummarizer(CheckpointOptions(folder)).eval()
     model.set_tokenizer(data.tokenizer)
     summaries = [summary.sentences for batch in data.test_dataloader() for summary in model.summarize(batch)]
@@ -142,15 +141,7 @@ SMALL |= {"dropout": 0.0, "decoding": DECODING}
 
 def data_of(kind, files, folder, **changes):
     settings = {"vocab_size": 290, "max_source": 60, "max_target": 30, "batch_size": 4, "cache_dir": folder}
-    data = kind(Files(**files), **settings | changes)
-    data.prepare_data()
-    data.setup("test")
-    return data
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("pegasus")
+    return prepared(kind(Files(**files), **settings | changes))
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from multiprocessing import Process
 
 import pytest
 from conftest import write_lines
+from test_other_layouts import documents
 
 from datamodules.atomic_write import LOCK
 from datamodules.corpora import Files, Folds, OwnSentences, Texts
@@ -187,10 +188,6 @@ def test_workers_leave_the_garbage_of_the_parent_alone(tmp_path):
 
 FIRST = "The cat sat on the mat. A dog ran by.\n\nThe cat and the dog sat on the mat. It rained."
 TEXTS = [("a", FIRST), ("b", "Only one sentence here.")]
-
-
-def documents(corpus, tmp_path, **options):
-    return [as_document(row) for row in build_documents(corpus, "test", tmp_path, **options)]
 
 
 def test_lead_is_the_first_sentence_and_the_principal_one_shares_most_words(tmp_path):

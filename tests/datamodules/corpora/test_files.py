@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from conftest import write_lines
+from test_other_layouts import documents
 
 from datamodules.corpora import Files
-from datamodules.corpora.corpus import as_document, build_documents
+from datamodules.corpora.corpus import build_documents
 from datamodules.documents import BadRecord, Document, UserError
 
 ROWS = [
@@ -39,10 +40,6 @@ def write(path: Path, content: bytes) -> str:
     return str(path)
 
 
-def documents(corpus, cache, **kwargs):
-    return [as_document(row) for row in build_documents(corpus, "val", cache, **kwargs)]
-
-
 def one(rows, tmp_path, **fields):
     """The only record of a file with one row."""
     (record,) = Files(val=write(tmp_path / "x.jsonl", jsonl([rows])), **fields).records("val")
@@ -62,7 +59,7 @@ def one(rows, tmp_path, **fields):
     ("x.tsv.xz", lzma.compress(csv_bytes(ROWS, "\t"))),
 ])  # fmt: skip
 def test_every_kind_of_file_gives_the_same_documents(tmp_path, name, content):
-    assert documents(Files(val=write(tmp_path / name, content)), tmp_path / "cache") == DOCUMENTS
+    assert documents(Files(val=write(tmp_path / name, content)), tmp_path, "val") == DOCUMENTS
 
 
 def test_patterns_and_lists_of_files_are_read_in_order(tmp_path):
@@ -98,9 +95,9 @@ def test_ids_come_from_a_field_or_the_line_and_splits_without_references_are_for
     assert one(row | {"id": "n"}, tmp_path).where == f"{tmp_path / 'x.jsonl'}:1 (id 'n')"
     # a split without references serves prediction only
     corpus = Files(val=write(tmp_path / "x.jsonl", jsonl([{"id": "n", "document": "A text.", "title": "T"}])))
-    assert documents(corpus, tmp_path / "cache") == [Document("n", [["A text."]], [])]
+    assert documents(corpus, tmp_path, "val") == [Document("n", [["A text."]], [])]
     with pytest.raises(UserError, match=r"x.jsonl:1 \(id 'n'\) \(fields: id, document, title\): it has no reference"):
-        documents(corpus, tmp_path / "cache", require_references=True)
+        documents(corpus, tmp_path, "val", require_references=True)
 
 
 @pytest.mark.parametrize(("row", "fields", "problem"), [
@@ -141,7 +138,7 @@ def test_bad_lines_are_named_and_the_others_read(tmp_path, name, content, proble
     with pytest.raises(UserError, match=rf"{name}:{problem}.*(?:skip|one object per line)"):
         build_documents(corpus, "val", tmp_path / "cache")
     with pytest.warns(UserWarning, match="left out 1 bad"):
-        assert documents(corpus, tmp_path / "cache", on_bad_record="skip") == DOCUMENTS
+        assert documents(corpus, tmp_path, "val", on_bad_record="skip") == DOCUMENTS
 
 
 @pytest.mark.parametrize(("name", "content", "problem"), [

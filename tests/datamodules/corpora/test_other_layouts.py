@@ -1,6 +1,4 @@
-"""Inputs in the layouts of other tools, and what stands in text files beside the text: byte order marks, line ends of
-Windows, zero-width characters and marks of datasets.
-"""
+"""Layouts of other tools, and what stands in files beside text: byte order marks, line ends, marks of datasets."""
 
 import gzip
 import io

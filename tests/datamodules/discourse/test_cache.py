@@ -1,6 +1,4 @@
-"""Cache of parses, its concurrent readers and writers, kills, and damaged shards, which are never read; and who parses
-what into it: every document once, in batches within their limits.
-"""
+"""The cache of parses: several readers and writers, damaged shards, and documents that are parsed into it once."""
 
 import errno
 import json

@@ -5,14 +5,13 @@ from itertools import permutations
 
 import pytest
 import torch
-from made_up_parses import random_tree, to_band
+from made_up_parses import made_up_document, made_up_parse, random_tree, to_band
 
 from datamodules.discourse import ablations, distributions
 from datamodules.discourse.ablations import OtherDiscourse, fit_to_size, permute_pairs
 from datamodules.discourse.distributions import band_gamma, inside, to_dense, tree_gamma, tree_ldd
 from datamodules.discourse.parses import ParseRequest
 from datamodules.documents import UserError
-from tests.made_up_parses import made_up_document, made_up_parse
 
 
 def by_hand(tree: torch.Tensor, size: int, relations: int, rows: str, probability=None) -> torch.Tensor:

@@ -20,10 +20,6 @@ def trees(start: int, end: int) -> list[tuple]:
     ]
 
 
-def labelled(nodes: tuple, classes: int):
-    return product(range(classes), repeat=len(nodes))
-
-
 def ancestor(nodes, a: int, b: int) -> int:
     """Index of the lowest common ancestor's node: the narrowest that holds both."""
     holding = [n for n, (start, _, end) in enumerate(nodes) if start <= min(a, b) and max(a, b) <= end]

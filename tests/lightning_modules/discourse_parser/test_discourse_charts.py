@@ -11,7 +11,7 @@ from lightning_modules.discourse_parser.chart import Chart, Potentials, all_marg
 from lightning_modules.discourse_parser.discourse_charts import ChartReader, chunk_bounds, document_ldd, document_tree
 from lightning_modules.discourse_parser.ldd import LabelClasses, extract_band, nucleus_distribution, side_distribution
 from lightning_modules.discourse_parser.span_scorer import DiscourseScorer, Layout, Units, node_scores, pool_edus
-from tests.lightning_modules.discourse_parser.brute_trees import RELATION, SIDES, distribution, labelled, trees
+from tests.lightning_modules.discourse_parser.brute_trees import RELATION, SIDES, distribution, trees
 from tests.made_up_parses import to_band
 
 CLASSES = LabelClasses.of(SIDES, RELATION, 2)
@@ -56,7 +56,7 @@ def members_by_hand(reader: ChartReader, vectors, layout, units: Units) -> list[
             places = units.start[0][columns[0]], units.end[0][columns[1]], units.end[0][columns[2]]
             logits = scorer.class_logits(states, layout, zeros, *places)
             probs = (logits / reader.temperature).softmax(-1).tolist()
-            for classes in labelled(nodes, 3):
+            for classes in product(range(3), repeat=len(nodes)):
                 chance = math.prod(probs[n][c] for n, c in enumerate(classes))
                 every.append((score * chance, nodes, classes))
         total = sum(weight for weight, *_ in every)
@@ -160,8 +160,7 @@ def test_units_get_the_scores_of_the_same_spans_and_pooled_vectors_are_first_las
     states = scorer.context(torch.randn(1, 7, 5), layout)
     whole = scorer.potentials(states, layout, Units.edus(layout))
     runs = [(0, 1), (2, 4), (5, 6)]
-    starts, ends = (torch.tensor([[run[side] for run in runs]]) for side in (0, 1))
-    over = scorer.potentials(states, layout, Units(torch.tensor([0]), starts, ends, torch.tensor([3])))
+    over = scorer.potentials(states, layout, units_of(runs))
     for i, k, j in [(0, 0, 1), (0, 1, 2), (1, 1, 2)]:
         units = (torch.tensor([n]) for n in (0, i, k, j))
         edus = (torch.tensor([n]) for n in (0, runs[i][0], runs[k][1], runs[j][1]))
@@ -247,7 +246,7 @@ def test_equals_the_sum_over_all_labelled_trees(size, rows):
     place = {node: n for n, node in enumerate(zip(*(column.tolist() for column in nodes[1:4])))}
     weight, weighted = weights(potentials, 0, size), []
     for tree, w in weight.items():
-        for chosen in labelled(tree, 3):
+        for chosen in product(range(3), repeat=len(tree)):
             chance = math.prod(labels[place[node], c].item() for node, c in zip(tree, chosen))
             weighted.append((w / sum(weight.values()) * chance, tree, chosen))
     of_side = side_distribution(torch.zeros(size, size, 4), nodes, labels, CLASSES)

@@ -7,17 +7,10 @@ from torch import Tensor, nn
 from lightning_modules.graphsum import graph_attention as layers
 from lightning_modules.graphsum.decoder import PART_ELEMENTS, GraphAttention, grouped_attention
 from lightning_modules.graphsum.graph_attention import GraphBias, MeanPooling, MultiHeadPooling
+from tests.lightning_modules.networks.test_transformer import scattered
 
 B, L, n, T, D, N, SIGMA = 2, 4, 5, 3, 12, 3, 0.7
 d = D // N
-
-
-def scattered(module: nn.Module) -> nn.Module:
-    """In double precision, away from initial values that hide errors."""
-    torch.manual_seed(4)
-    for parameter in module.parameters():
-        nn.init.normal_(parameter, std=0.4)
-    return module.double().eval()
 
 
 def inputs(*shape: int) -> Tensor:
@@ -53,7 +46,7 @@ def pooled_heads(pooling: MultiHeadPooling, tokens: Tensor) -> list[Tensor]:
 
 
 def test_pooling_equals_the_formula_and_leaves_padding_out():
-    pooling, x = scattered(MultiHeadPooling(D, N)), inputs(B, n, D)
+    pooling, x = scattered(MultiHeadPooling(D, N)).double(), inputs(B, n, D)
     mask = torch.tensor([[True] * n, [True] * 2 + [False] * 3])
     rows = [torch.cat(pooled_heads(pooling, x[b, : mask[b].sum()])) for b in range(B)]
     expected = pooling.output(torch.stack(rows))
@@ -65,7 +58,7 @@ def test_pooling_equals_the_formula_and_leaves_padding_out():
 @pytest.mark.parametrize("size", [1, L])
 @pytest.mark.parametrize("learned", [False, True])
 def test_graph_layer_equals_the_formula(norm, size, learned):
-    layer = scattered(layers.GraphEncoderLayer(D, N, 16, 0.1, norm, GraphBias(SIGMA, learned)))
+    layer = scattered(layers.GraphEncoderLayer(D, N, 16, 0.1, norm, GraphBias(SIGMA, learned))).double()
     sigma = layer.bias.log_sigma.exp()
     assert learned or sigma.item() == pytest.approx(SIGMA)
     x, graph = inputs(B, size, D), torch.rand(B, size, size, dtype=torch.float64)
@@ -88,7 +81,7 @@ def test_graph_layer_equals_the_formula(norm, size, learned):
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_hierarchical_layer_equals_the_formula(norm):
-    layer = scattered(layers.HierarchicalLayer(D, N, 16, 0.1, norm))
+    layer = scattered(layers.HierarchicalLayer(D, N, 16, 0.1, norm)).double()
     x, sizes = inputs(1, 3, n, D), [5, 2, 4]
     token_mask = torch.arange(n) < torch.tensor([sizes]).unsqueeze(-1)
 
@@ -165,13 +158,13 @@ def decoded(attention: GraphAttention, x: Tensor, memory: tuple[Tensor, ...]) ->
 @pytest.mark.parametrize("L, room", [(2, 2**20), (5, 1), (5, 160), (5, 2**20)])  # rows of tokens: all, one, two, all
 def test_the_decoder_equals_the_formula_at_fractional_positions(L, room, with_graph, monkeypatch):
     monkeypatch.setitem(PART_ELEMENTS, "cpu", room)
-    attention = scattered(GraphAttention(D, N, 0.1, GraphBias(SIGMA) if with_graph else None))
+    attention = scattered(GraphAttention(D, N, 0.1, GraphBias(SIGMA) if with_graph else None)).double()
     x, memory = inputs(B, T, D), documents(L)
     same(decoded(attention, x, memory), expected_of(attention, x, memory), attention, x, memory[0], memory[2])
 
 
 def test_one_paragraph_is_attention_to_its_vector_and_its_tokens():
-    attention = scattered(GraphAttention(D, N, 0.1, GraphBias(SIGMA)))
+    attention = scattered(GraphAttention(D, N, 0.1, GraphBias(SIGMA))).double()
     x, memory = inputs(B, T, D), documents(1)
     made = decoded(attention, x, memory)
     torch.testing.assert_close(made, expected_of(attention, x, memory))
@@ -183,7 +176,7 @@ def test_one_paragraph_is_attention_to_its_vector_and_its_tokens():
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_the_decoder_equals_the_formula_at_integer_positions(share, monkeypatch):
     """Positions 0, 2 and 4 of five paragraphs, where the first document's are exact."""
-    attention = scattered(GraphAttention(D, N, 0.1, GraphBias(SIGMA)))
+    attention = scattered(GraphAttention(D, N, 0.1, GraphBias(SIGMA))).double()
     x, memory = inputs(B, T, D), documents(5)
 
     def fixed(query: Tensor, mask: Tensor) -> Tensor:
@@ -196,7 +189,7 @@ def test_the_decoder_equals_the_formula_at_integer_positions(share, monkeypatch)
 
 
 def test_autocast_rounds_no_positions_and_attention_to_groups_stores_only_inputs():
-    attention = scattered(GraphAttention(D, N, 0.1, GraphBias(SIGMA))).float()
+    attention = scattered(GraphAttention(D, N, 0.1, GraphBias(SIGMA)))
     query, mask = torch.randn(1, N, 200, d), torch.ones(1, 30, dtype=torch.bool)
     exact = attention.position(query, mask)
     with torch.autocast("cpu", torch.bfloat16):

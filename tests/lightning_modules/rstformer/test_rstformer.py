@@ -3,9 +3,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from conftest import prepared
 from model_options import build_model, grouped
 from quiet_trainer import quiet_trainer
-from small_rstformer import SMALL, data_of, model_of, randomized, ready, small_led
+from small_rstformer import SMALL, data_of, model_of, randomized, small_led
 from transformers import AutoTokenizer, LEDForConditionalGeneration
 from transformers.modeling_outputs import BaseModelOutput
 
@@ -19,13 +20,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing_enable.
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("rstformer")
-
-
-@pytest.fixture(scope="module")
 def batch_and_text(corpus_files, folder):
-    data = ready(corpus_files, folder)
+    data = prepared(data_of(corpus_files, folder))
     return next(iter(data.test_dataloader())), data.tokenizer
 
 
@@ -61,7 +57,7 @@ def test_an_export_is_a_led_of_transformers_and_a_checkpoint_of_ours(tmp_path, c
         assert tokenizer(written, add_special_tokens=False).input_ids == text(written)[0]
     again = build_model(RSTformer, SMALL | {"checkpoint": str(tmp_path / "led"), "ablation": "no_discourse"})
     changes = {"parser": None, "ablation": "no_discourse", "checkpoint": str(tmp_path / "led")}
-    data = ready(corpus_files, folder / "exported", **changes)
+    data = prepared(data_of(corpus_files, folder / "exported", **changes))
     again.eval().set_tokenizer(data.tokenizer)
     ours = next(iter(data.test_dataloader()))
     assert torch.equal(ours.source, batch.source)
@@ -207,9 +203,9 @@ def test_a_frozen_encoder_stays_as_it_is(tmp_path):
 
 def test_what_does_not_fit_is_refused(tmp_path, corpus_files, folder, batch_and_text):
     batch, text = batch_and_text
-    plain = next(iter(ready(corpus_files, folder, parser=None, ablation="no_discourse").test_dataloader()))
+    plain = prepared(data_of(corpus_files, folder, parser=None, ablation="no_discourse"))
     with pytest.raises(UserError, match="give both the same ablation"):
-        model_of().loss_terms(plain)
+        model_of().loss_terms(next(iter(plain.test_dataloader())))
     data = data_of(corpus_files, folder, ablation="permuted")
     message = r"model\.injection\.ablation is 'ria', data\.ablation 'permuted': give both the same ablation"
     for start in (quiet_trainer(max_steps=1).fit, quiet_trainer().test, quiet_trainer().predict):

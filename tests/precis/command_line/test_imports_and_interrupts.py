@@ -76,10 +76,6 @@ def test_a_command_imports_only_what_it_needs(libraries, commands, folder):
 ROOT = Path(__file__).parents[3]
 
 
-def run_python(script: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
-
-
 @pytest.mark.parametrize("command, number, status, said", [
     ("corpus", signal.SIGINT, 130, "precis: interrupted\n"),
     ("fit", signal.SIGTERM, 143, ""),
@@ -130,7 +126,7 @@ IN_CONSTRUCTOR = """
 @pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGINT", 130)])
 def test_a_signal_in_a_constructor_or_destructor_ends_the_command(methods, name, status):
     """Python ignores exceptions of destructors: of signal handlers, and of half-constructed objects."""
-    done = run_python(
+    script = (
         "import os, signal, sys, time\n"
         "from precis.command_line import run_command\n"
         "from precis.command_line.cli import main\n"
@@ -141,4 +137,5 @@ def test_a_signal_in_a_constructor_or_destructor_ends_the_command(methods, name,
         "run_command.run = work\n"
         "sys.exit(main(['corpus']))"
     )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == status and "Traceback" not in done.stderr and "closed" not in done.stdout

@@ -14,7 +14,6 @@ def refused(done, *said, status=2):
 
 @pytest.fixture
 def check_fit(tiny_config, tmp_path, precis):
-
     def check(*said, arguments="", config=tiny_config, status=2):
         done = precis("fit", "--config", config, "--run_dir", tmp_path / "run", *arguments.split())
         refused(done, *said, status=status)

@@ -10,6 +10,7 @@ import yaml
 from conftest import change_config, write
 
 from precis.config.trust import check_commands, names_on_command_line
+from tests.precis.sharing.test_import_command import Unpickled
 
 pytestmark = pytest.mark.integration
 
@@ -190,18 +191,10 @@ def test_outputs_inside_the_run_folder_and_on_the_command_line_are_permitted(fit
     assert list(tmp_path.glob("run/logs/**/metrics.csv"))
 
 
-class Unpickled:
-    def __init__(self, trap):
-        self.trap = trap
-
-    def __reduce__(self):
-        return os.system, (f"touch {self.trap}",)
-
-
 @pytest.mark.parametrize("weights_only", [None, False])
 def test_a_checkpoint_that_a_config_names_is_not_unpickled(weights_only, fit, tmp_path, trap):
     checkpoint = tmp_path / "hostile.ckpt"
-    torch.save({"state_dict": {}, "hyper_parameters": Unpickled(trap)}, checkpoint)
+    torch.save({"state_dict": {}, "hyper_parameters": Unpickled(os.system, f"touch {trap}")}, checkpoint)
     refused(fit({"ckpt_path": str(checkpoint), "weights_only": weights_only}), trap)
     for address in ("http://localhost:1/x.ckpt", checkpoint.as_uri(), f"local:{checkpoint}"):
         done = fit({"ckpt_path": address, "weights_only": weights_only})

@@ -1,34 +1,21 @@
-import os
 import signal
 
-from made_up_parses import made_up_document, made_up_parse
-from pytorch_lightning import LightningModule
+from made_up_parses import made_up_document
 from pytorch_lightning.strategies import SingleDeviceStrategy
 from quiet_trainer import quiet_trainer
+from test_parse_command import Interrupting
 
 from datamodules.corpora import parallel
 from datamodules.discourse.cache import ParseCache
 from datamodules.parsing import ParsingData
+from lightning_modules.discourse_parser.right_branching import RightBranchingParser
 from precis.discourse.parse import ParseWriter
 
 DOCUMENTS = [made_up_document(number) for number in range(9)]
 
 
-class InterruptingParser(LightningModule):
-    fingerprint, rows, band = "made up", "side", 4
-
-    def __init__(self, interrupt: int) -> None:
-        super().__init__()
-        self.interrupt = interrupt
-
-    def predict_step(self, batch, batch_idx):
-        if batch_idx == self.interrupt:
-            os.kill(os.getpid(), signal.SIGINT)
-        return [made_up_parse(request, self.band) for request in batch]
-
-
-def run(folder, interrupt: int = -1, **options) -> ParseWriter:
-    cache, parser = ParseCache(folder), InterruptingParser(interrupt)
+def run(folder, parser: RightBranchingParser, **options) -> ParseWriter:
+    cache = ParseCache(folder)
     writer = ParseWriter(cache, **options)
     data = ParsingData(DOCUMENTS, cache, parser, batch_size=2)
     before = signal.getsignal(signal.SIGINT)
@@ -44,7 +31,7 @@ def run(folder, interrupt: int = -1, **options) -> ParseWriter:
 
 def test_a_run_writes_all_and_counts_tokens(tmp_path, capfd, monkeypatch):
     monkeypatch.setattr(parallel, "LINE_INTERVAL", 0.0)
-    writer, cache = run(tmp_path), ParseCache(tmp_path)
+    writer, cache = run(tmp_path, RightBranchingParser()), ParseCache(tmp_path)
     assert writer.left == 0 and len(cache) == 9 and cache.missing(cache) == []
     lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("parsing tokens: ")]
     tokens = sum(len(document.text.split()) for document in DOCUMENTS)
@@ -53,15 +40,15 @@ def test_a_run_writes_all_and_counts_tokens(tmp_path, capfd, monkeypatch):
 
 
 def test_an_interrupted_run_keeps_what_it_has_and_continues(tmp_path):
-    writer = run(tmp_path, interrupt=2)
+    writer = run(tmp_path, Interrupting())
     assert writer.interrupted and isinstance(writer.error, SystemExit)
     assert writer.left == 5 and len(ParseCache(tmp_path)) == 4
-    again = run(tmp_path)
+    again = run(tmp_path, RightBranchingParser())
     assert again.left == 0 and not again.interrupted
 
 
 def test_ranks_wait_for_each_other_once_they_have_written_shards_as_large_as_asked_for(tmp_path, monkeypatch):
     waited, count = [], lambda strategy, name=None: waited.append((name, len(ParseCache(tmp_path))))
     monkeypatch.setattr(SingleDeviceStrategy, "barrier", count)
-    run(tmp_path, documents=4)
+    run(tmp_path, RightBranchingParser(), documents=4)
     assert ("parses", 9) in waited and len(list(tmp_path.glob("*.safetensors"))) == 3

@@ -17,8 +17,6 @@ from precis.playground.playground import MACROS, Playground, copied_summary, pic
 pytestmark = pytest.mark.integration
 
 TEXT = "Boru is a heron from the old mill. Every morning it watches the river.\n\nNobody else does it."
-
-
 REFERENCE = "the heron watches the river ."
 
 

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 import yaml
-from conftest import assert_same_checkpoints, flip_a_byte, read_metrics, step_of
+from conftest import assert_same_run, flip_a_byte, read_metrics, step_of
 
 from datamodules.documents import UserError
 from lightning_modules.checkpoints import find_damage
@@ -113,11 +113,6 @@ def test_without_a_whole_one_the_reasons_are_named_and_a_folder_that_can_be_writ
         cut_in_half(tmp_path / "checkpoints" / f"{name}.ckpt")
     with pytest.raises(UserError, match=r"last.ckpt: .* only .*; .*previous.ckpt: .* only .*; start the run again"):
         resumable(tmp_path)
-
-
-def assert_same_run(run: Path, whole: Path) -> None:
-    assert_same_checkpoints(run, whole)
-    assert (run / "metrics.csv").read_text() == (whole / "metrics.csv").read_text()
 
 
 @pytest.mark.integration

@@ -15,16 +15,12 @@ pytestmark = pytest.mark.integration
 KEYS = {"WANDB_API_KEY": 5 * "01abcdef", "HF_TOKEN": "hf_" + 4 * "Zq7wXk9t", "OPENAI_API_KEY": "sk-" + 4 * "Jp3vRb8n"}
 
 
-def describe(sweep: Path, run: str, label: str) -> None:
-    point = {"run": run, "label": label, "overrides": {}, "config": {}}
-    described = {"sweep": "rows", "base": "x.yaml", "after": ["test"], "points": [point]}
-    write(sweep / "points.json", json.dumps(described))
-
-
 @pytest.fixture(scope="module")
 def tracked(tmp_path_factory, tiny_config) -> Path:
     sweep = tmp_path_factory.mktemp("sweep")
-    describe(sweep, "first", "copy coverage=true seed=3")
+    point = {"run": "first", "label": "copy coverage=true seed=3", "overrides": {}, "config": {}}
+    described = {"sweep": "rows", "base": "x.yaml", "after": ["test"], "points": [point]}
+    write(sweep / "points.json", json.dumps(described))
     run = sweep / "first"
     start = ["fit", f"--config={tiny_config}", f"--run_dir={run}", "--wandb=offline", "--previews=2"]
     with pytest.MonkeyPatch.context() as patch:

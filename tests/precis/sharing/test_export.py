@@ -10,7 +10,7 @@ import pytest
 import torch
 import transformers
 from run_folders import write_run
-from tiny_models import write_bert
+from tiny_models import SMALL, write_bert
 
 import precis as api
 from datamodules.documents import UserError
@@ -21,14 +21,12 @@ from precis.runs.run_folder import build
 from precis.sharing.hub import find_run
 
 TEXT = "Boru is a heron from the old mill. Every morning it watches the river. Nobody else does it."
-SIZES = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2}
-SIZES |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24}
 
 
 def pretrained(folder: Path, files: dict[str, str], kind: str, **sizes: object) -> str:
     text = SubwordTokenizer.build([Path(files["train"]).read_text(encoding="utf-8")], 280)
     ids = {"bos_token_id": text.start, "pad_token_id": text.pad, "eos_token_id": text.stop}
-    config = getattr(transformers, f"{kind}Config")(vocab_size=290, **SIZES, **ids, **sizes)
+    config = getattr(transformers, f"{kind}Config")(vocab_size=290, **SMALL, **ids, **sizes)
     getattr(transformers, f"{kind}ForConditionalGeneration")(config).save_pretrained(folder)
     transformers.PreTrainedTokenizerFast(tokenizer_object=text.backend).save_pretrained(folder)
     return str(folder)

@@ -176,7 +176,7 @@ def test_an_extractive_model_scores_as_presumms_and_nothing_in_a_file_is_execute
     assert done.out.strip() in SENTENCES
     mark, state = tmp_path / "executed", extractive_state(encoder)
     for call in ((os.system, f"touch {mark}"), (Path.touch, mark), (eval, f"open({str(mark)!r}, 'w')")):
-        torch.save({"model": state, "opt": Leaves(*call)}, tmp_path / "released.pt")
+        torch.save({"model": state, "opt": Unpickled(*call)}, tmp_path / "released.pt")
         precis("import", tmp_path / "released.pt", "--out", tmp_path / "other", "--encoder", tmp_path / "encoder")
         assert not mark.exists()
 
@@ -233,7 +233,7 @@ def test_a_pickled_matchsum_is_read_without_its_class(encoder, tmp_path, precis,
             torch.testing.assert_close(state[f"reader.model.{name}"], value)
 
 
-class Leaves:
+class Unpickled:
     def __init__(self, function, *arguments: object) -> None:
         self.call = function, arguments
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from cases import CASES, Case
+from cases import BY_NAME, Case
 from conftest import write_lines
 from made_up_treebank import write_encoder
 from pytorch_lightning import seed_everything
@@ -17,7 +17,6 @@ from callbacks import BestCheckpoint
 from lightning_modules.extractive.zero_shot import ZeroShot
 
 OPTIONS = {"agents-m7": {"sentence_ends": [".", "!", "?"]}}  # which stand for those of the language
-BY_NAME = {case.name: case for case in CASES}
 WORDS = {
     "zh": (["水獭", "苍鹭", "獾", "猞猁"], ["守卫", "修理", "测量", "拜访"], ["磨坊", "港口", "果园", "塔楼"]),
     "ru": (["Выдра", "Цапля", "Рысь", "Куница"], ["красит", "чинит", "мерит", "ищет"], ["сад", "порт", "дом", "мост"]),

@@ -9,18 +9,13 @@ from pathlib import Path
 import interrupting
 import pytest
 import torch
-from conftest import assert_same_checkpoints, flip_a_byte, read_metrics, run_main, step_of, wait_until, write
+from conftest import assert_same_run, flip_a_byte, read_metrics, run_main, step_of, wait_until, write
 
 from lightning_modules.checkpoints import find_not_finite
 from precis.runs.run_state import read_state
 
 KILL = int(signal.SIGKILL)
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("trusted")]
-
-
-def assert_same_run(run: Path, whole: Path) -> None:
-    assert read_metrics(run) == read_metrics(whole)
-    assert_same_checkpoints(run, whole, "last", "best")
 
 
 def test_the_last_validation_is_run_again(tiny_config, tmp_path, precis, in_a_process):

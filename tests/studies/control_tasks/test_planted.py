@@ -25,10 +25,6 @@ def source(corpus_files) -> Files:
     return Files(**corpus_files)
 
 
-def names_by_role(document: list[str]) -> dict[str, str]:
-    return dict(re.findall(r"^Its (\w+) is called (\w+)\.$", "\n".join(document), re.MULTILINE))
-
-
 @pytest.mark.parametrize("split, flawed", [("train", 0.0), ("train", 1.0), ("test", 1.0)])
 def test_the_answer_is_planted_once_among_real_sentences(source, split, flawed):
     corpus, real = tasks.PlantedNames(source, "everyone", 0.5, flawed, SIZES), real_sentences(source, split)
@@ -36,7 +32,7 @@ def test_the_answer_is_planted_once_among_real_sentences(source, split, flawed):
     assert len(records) == len({record.id for record in records}) == SIZES[corpus.splits().index(split)]
     for record in records:
         (document,), (summary,) = record.parts, record.references
-        names = names_by_role(document)
+        names = dict(re.findall(r"^Its (\w+) is called (\w+)\.$", "\n".join(document), re.MULTILINE))
         assert sorted(names) == sorted(ROLES) and len(document) == 6
         assert sum(sentence in real for sentence in document) == 2
         first, *others = (names[role] for role in ROLES)

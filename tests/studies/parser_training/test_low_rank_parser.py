@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 from made_up_treebank import made_up_treebank, write_encoder
-from torch import nn
 
 from datamodules.discourse.features import ParserBatch, parser_features
 from datamodules.treebank import TreebankData
@@ -12,6 +11,7 @@ from experiments.studies.parser_training.low_rank import copy_to_low_rank, main
 from lightning_modules.discourse_parser.parser import DiscourseParser
 from lightning_modules.networks.adapters import add_low_rank_changes
 from precis.discourse.score_parser import request_of
+from tests.lightning_modules.networks.test_low_rank import network
 
 
 @pytest.mark.integration
@@ -37,11 +37,6 @@ def test_the_stored_parser_parses_like_the_original(tmp_path, capsys):
         near, far = ((parser.vectors(batch) - other.vectors(batch)).abs().max() for other in (small, untuned))
     assert near < 0.05 < 0.5 < far
     assert small.parse(request).size == len(document.edus)
-
-
-def network() -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(6, 5), nn.LayerNorm(5), nn.Linear(5, 4, bias=False)).double()
 
 
 @torch.no_grad()

@@ -1,7 +1,5 @@
 """Slow: where a mechanism is needed, models with it find the answer, and matched controls do not."""
 
-from pathlib import Path
-
 import pytest
 
 from datamodules.corpora.corpus import make_document
@@ -13,11 +11,6 @@ from lightning_modules.extractive.baselines import predictions
 from lightning_modules.metrics.rouge import rouge_scores
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("controls")
 
 
 # sweep, test score, arms, and what holds for their scores when they are trained with seed 1 as the sweep says
@@ -38,25 +31,25 @@ CONTROLS = [
 
 
 @pytest.mark.parametrize("sweep, measure, arms, holds", CONTROLS, ids=[control[0] for control in CONTROLS])
-def test_only_models_with_the_mechanism_find_the_answer(sweep, measure, arms, holds, cache):
+def test_only_models_with_the_mechanism_find_the_answer(sweep, measure, arms, holds, folder):
     points = {point.arm: point for point in sweep_points(sweep) if point.seed == 1}
-    scores = [run_point(points[arm], cache)[f"test/{measure}"] for arm in arms]
+    scores = [run_point(points[arm], folder)[f"test/{measure}"] for arm in arms]
     assert holds(*scores), scores
 
 
-def test_principal_sentences_are_the_best_to_predict(cache):
+def test_principal_sentences_are_the_best_to_predict(folder):
     """Random sentences differ between seeds, with 65 to 93 ROUGE-1 and 0.36 to 0.88 nats; the others hardly do."""
-    measured = {point.arm: run_point(point, cache) for point in pegasus_points() if point.seed == 1}
+    measured = {point.arm: run_point(point, folder) for point in pegasus_points() if point.seed == 1}
     rouge = {arm: measures["test/rouge1"] for arm, measures in measured.items()}
     assert rouge["ind-orig"] > 40 + max(rouge[arm] for arm in ("lead-1", "no pre-training", "lead"))
     assert rouge["ind-orig"] > rouge["random"]
     assert measured["ind-orig"]["val/nll"] < measured["random"]["val/nll"] - 0.15
 
 
-def test_a_distribution_tells_more_than_its_best_tree(cache):
+def test_a_distribution_tells_more_than_its_best_tree(folder):
     """A perfect reader of the best tree is right in 56 % of the documents, with 1.38 nats (`rst_bounds`)."""
     arms, prefix = {arm.name: arm for arm in ARMS}, "16 candidates, agreement 0.7: "
-    distribution, best_tree = (train_arm(arms[prefix + name], 1, cache) for name in ("distribution", "best tree"))
+    distribution, best_tree = (train_arm(arms[prefix + name], 1, folder) for name in ("distribution", "best tree"))
     assert distribution.loss < best_tree.loss - 0.15 and distribution.accuracy > best_tree.accuracy + 0.05
 
 
