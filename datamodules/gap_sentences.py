@@ -120,12 +120,14 @@ class GapSentenceData(PretrainedSummarizerData):
         self._features[split] = pieces.select(np.flatnonzero(has_gap))
 
     def scored_documents(self, split: str) -> Iterator[Document]:
-        """Yield the pieces of a split with their gap sentences as the reference."""
+        """Yield the pieces of a split without their gap sentences, which are the reference."""
         gaps = {row["id"]: row["references"] for row in self.features(split).select_columns(["id", "references"])}
         for document in super().scored_documents(split):
             for piece in self.pieces(document):
                 if piece.id in gaps:
-                    yield Document(piece.id, piece.parts, gaps[piece.id])
+                    left_out = {sentence for reference in gaps[piece.id] for sentence in reference}
+                    parts = [[sentence for sentence in part if sentence not in left_out] for part in piece.parts]
+                    yield Document(piece.id, parts, gaps[piece.id])
 
     def encode_all(self, documents: "datasets.Dataset", **caching: Any) -> "datasets.Dataset":
         """Return the features of documents, with a row for each piece; `caching` are arguments of `Dataset.map`.

@@ -68,6 +68,7 @@ class BatchSampler(Sampler[list[int]]):
         self.num_replicas = num_replicas
         self.rank = rank
         self.epoch = 0
+        self.repeats_order = False  # whether all epochs have the order of epoch 0, set by `ResumableLoader`
         self.start = 0  # batches to leave out of the next iteration, set by `ResumableLoader` on resuming
         self.sampler = self  # Lightning calls `set_epoch` of the attribute `sampler` of a batch sampler
 
@@ -101,8 +102,9 @@ class BatchSampler(Sampler[list[int]]):
         size = self.global_batch_size
         if not self.shuffle:
             return list(pools(range(len(self.lengths)), size))  # in the order of the corpus
+        epoch = 0 if self.repeats_order else self.epoch
         # the factor exceeds any number of epochs, so that no two pairs (seed, epoch) get the same generator
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + epoch)
         order = torch.randperm(len(self.lengths), generator=generator).tolist()
         incomplete = order[len(order) - len(order) % size :]  # random ones, not the longest of a sorted pool
         order = order[: len(order) - len(incomplete)]
@@ -233,8 +235,7 @@ class ResumableLoader:
         weights: dict[str, list[float]] = {}  # field of `Batch` -> its value in each batch of the epoch
         if self.trainer is not None and self.batch_sampler.shuffle:  # in training; the order below depends on this
             self.batch_sampler.accumulated = self.trainer.accumulate_grad_batches  # a callback may change it
-            if self.trainer.overfit_batches:  # the same batches in each epoch
-                self.batch_sampler.set_epoch(0)
+            self.batch_sampler.repeats_order = bool(self.trainer.overfit_batches)
             weights["accumulation_weight"] = self.batch_sampler.accumulation_weights(self.trainer.num_training_batches)
         weights["weight"] = self.batch_sampler.weights()
         self.delivered = self.batch_sampler.start = self._resumed_batches()

@@ -60,7 +60,7 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
         label_smoothing: float = 0.0,
         encoder_from: Path | None = None,
         optimizer: EncoderAdamWOptions = EncoderAdamWOptions(encoder_warmup_steps=0.2),  # 0.2 of all steps
-        decoding: DecodingOptions = DecodingOptions(
+        decoding: DecodingOptions | None = DecodingOptions(
             beam_size=5, min_length=1, max_length=128, length_penalty="gnmt", alpha=0.95, no_repeat_ngram=3
         ),
         val_summaries: int = 256,

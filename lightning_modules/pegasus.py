@@ -56,7 +56,9 @@ class Pegasus(EncoderDecoderSummarizer):
         label_smoothing: float = 0.0,
         optimizer: OptimizerOptions = OptimizerOptions(lr=0.01),
         # the paper's beam search; its maximum length differs by data set
-        decoding: DecodingOptions = DecodingOptions(min_length=1, max_length=128, length_penalty="gnmt", alpha=0.8),
+        decoding: DecodingOptions | None = DecodingOptions(
+            min_length=1, max_length=128, length_penalty="gnmt", alpha=0.8
+        ),
         val_summaries: int = 256,
     ) -> None:
         super().__init__(vocab_size, decoding, val_summaries)

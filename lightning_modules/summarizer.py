@@ -1,5 +1,6 @@
 """`Summarizer`, the base class of all models: training and evaluation loop, logging, and records of summaries."""
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -96,8 +97,10 @@ class Summarizer(LightningModule, ABC):
     # what a validation logs besides `SCORES`: terms of the loss; if it is empty, monitors are not checked before a run
     validation_names: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, vocab_size: int, decoding: DecodingOptions, val_summaries: int = 256) -> None:
+    def __init__(self, vocab_size: int, decoding: DecodingOptions | None, val_summaries: int = 256) -> None:
         super().__init__()
+        if decoding is None:  # null in a config
+            decoding = inspect.signature(type(self)).parameters["decoding"].default or DecodingOptions()
         self.vocab_size = vocab_size
         self.decoding = decoding
         self.val_summaries = val_summaries

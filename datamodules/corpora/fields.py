@@ -141,6 +141,8 @@ def _texts(value: Any, layout: DocumentList | SummaryList) -> list[str | list[st
     lists = [item for item in value if not isinstance(item, str)]  # each the sentences of a text, or their tokens
     if not all(isinstance(item, list) and all(isinstance(text, str) for text in item) for item in lists):
         return None
+    if lists and len(lists) < len(value) and layout != "references":  # there, a text may have either form
+        return None
     if layout == "tokens" and value:  # sentences of one text
         return [[" ".join(tokens) for tokens in lists]] if len(lists) == len(value) else None
     return [value] if layout == "sentences" and not lists else value

@@ -41,7 +41,7 @@ class _ProgressLines(Progress):
     """Progress without a terminal: a line on stderr once a minute, with an estimate of the time left."""
 
     def __init__(self) -> None:
-        # nothing is drawn: `advance` prints the lines; the time left is that at the speed of the last hour
+        # nothing is drawn: `advance` prints the lines; the speed is that of the last 1,000 items within the last hour
         super().__init__(disable=True, auto_refresh=False, speed_estimate_period=3600)
         self.last_line = monotonic()  # time of the last line, in seconds
 

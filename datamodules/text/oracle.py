@@ -43,7 +43,7 @@ def greedy_oracle(
         for index in range(len(encoded)):
             if index in chosen:
                 continue
-            score = max(target.score(chosen, index) for target in targets)
+            score = max((target.score(chosen, index) for target in targets), default=0.0)
             if score > best_score:
                 best_score, best_index = score, index
         if best_index is None:  # no sentence raises the score

@@ -86,7 +86,7 @@ class CommunicatingAgents(CopyingSummarizer):
         sentence_ends: tuple[str, ...] = SENTENCE_ENDS,
         dropout: float = 0.0,
         optimizer: OptimizerOptions = OptimizerOptions(),
-        decoding: DecodingOptions = DecodingOptions(beam_size=5, max_length=110),
+        decoding: DecodingOptions | None = DecodingOptions(beam_size=5, max_length=110),
         val_summaries: int = 256,
     ) -> None:
         super().__init__(vocab_size, decoding, val_summaries)

@@ -46,13 +46,17 @@ class LexRank(nn.Module):
     def _summarize(self, document: Document) -> ExtractiveSummary:
         sentences = document.sentences
         scores = self.sentence_scores(sentences).unsqueeze(0)                        # [1, L]
+        relations = None if self.selection.selector == "top_k" else self._relations(sentences)  # it reads none
+        candidates = torch.ones_like(scores, dtype=torch.bool)  # all sentences
+        references = [document.references]
+        return extract([document.id], references, [sentences], scores, candidates, relations, self.selection)[0]
+
+    def _relations(self, sentences: Sequence[str]) -> Relations:
+        """Return the relations of sentences by tf-idf, as a batch of one document."""
         vectors = torch.from_numpy(tf_idf(stem_counts(sentences, self.language))).unsqueeze(0)  # [1, L, V]
         tokens = list(map(language_of(self.language).tokenize, sentences))
-        relations = Relations(
+        return Relations(
             similarity=cosines(vectors, vectors),
             to_document=document_cosine(vectors, vectors.sum(1)),
             shared=pair_mask([pairs_with_common_ngram(tokens)], len(sentences)),
         )
-        candidates = torch.ones_like(scores, dtype=torch.bool)  # all sentences
-        references = [document.references]
-        return extract([document.id], references, [sentences], scores, candidates, relations, self.selection)[0]

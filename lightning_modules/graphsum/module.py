@@ -56,7 +56,7 @@ class GraphSum(SequenceToSequence):
         dropout: float = 0.1,
         label_smoothing: float = 0.1,
         optimizer: GraphSumOptimizer = GraphSumOptimizer(),
-        decoding: DecodingOptions = MULTI_NEWS,
+        decoding: DecodingOptions | None = MULTI_NEWS,
         val_summaries: int = 256,
     ) -> None:
         super().__init__(vocab_size, decoding, val_summaries)

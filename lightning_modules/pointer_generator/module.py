@@ -49,7 +49,7 @@ class PointerGenerator(CopyingSummarizer):
         coverage: bool = True,
         dropout: float = 0.0,
         optimizer: OptimizerOptions = OptimizerOptions(lr=0.15),
-        decoding: DecodingOptions = DecodingOptions(),
+        decoding: DecodingOptions | None = DecodingOptions(),
         val_summaries: int = 256,
     ) -> None:
         super().__init__(vocab_size, decoding, val_summaries)

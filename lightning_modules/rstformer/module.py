@@ -56,7 +56,7 @@ class RSTformer(SequenceToSequence):
         dropout: float = 0.1,
         injection: InjectionOptions = InjectionOptions(),
         optimizer: RSTformerOptimizer = RSTformerOptimizer(),
-        decoding: DecodingOptions = DecodingOptions(),
+        decoding: DecodingOptions | None = DecodingOptions(),
         val_summaries: int = 256,
     ) -> None:
         super().__init__(vocab_size, decoding, val_summaries)

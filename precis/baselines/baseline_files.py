@@ -5,7 +5,6 @@ import json
 import shlex
 import sys
 from collections.abc import Iterable, Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from datamodules.atomic_write import atomic_file, atomic_write
 from datamodules.corpora.corpus import as_document, build_documents
 from datamodules.documents import Document, UserError
 from datamodules.text.lines import counted, json_line
+from lightning_modules.metrics.rouge import suite_version
 from precis.config.load_classes import add_corpus_arguments
 from precis.files.field_names import first_row, guess_fields
 from precis.files.texts import is_records
@@ -118,7 +118,7 @@ def written_line(system: str, count: int, path: Path, language: str) -> str:
 def signature(system: str, settings: Mapping[str, Any]) -> str:
     """Return one line that says how summaries were made: `hf|checkpoint:...|num_beams:4|...|precis:0.1.0`."""
     parts = [f"{name}:{value}" for name, value in settings.items() if value is not None]
-    return "|".join([system, *parts, f"precis:{metadata.version('precis-suite')}"])
+    return "|".join([system, *parts, f"precis:{suite_version()}"])
 
 
 def name_documents(ids: Iterable[str], what: str) -> str | None:

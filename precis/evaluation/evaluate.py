@@ -76,7 +76,7 @@ def _lead(predictions: Sequence[Prediction], paths: Collection[Path], options: S
     if (options.stem, options.multi_reference) != (defaults.stem, defaults.multi_reference):
         return {}
     recorded = recorded_results(next(iter(paths)))  # all files are about the same documents
-    if recorded.get("lead1") and recorded.get("language") == options.language:  # which defines ROUGE.s words
+    if recorded.get("lead1") and recorded.get("language") == options.language:  # which defines the words of ROUGE
         return recorded["lead1"]
     # By id, so that a document of several systems is scored once; its sentences are passed as a single part.
     by_id = {p.id: Document(p.id, [p.document], p.references) for p in predictions if p.document is not None}

@@ -105,7 +105,8 @@ def test_overfitting_reads_the_same_batches_in_each_epoch():
     loaders_of_epochs = [loader_of_epoch(epoch) for epoch in (0, 1)]
     for loader in loaders_of_epochs:
         loader.trainer = SimpleNamespace(accumulate_grad_batches=1, num_training_batches=8, overfit_batches=2)
-    assert [batch.tolist() for batch in loaders_of_epochs[0]] == [batch.tolist() for batch in loaders_of_epochs[1]]
+    first, second = ([batch.tolist() for batch in loader] for loader in loaders_of_epochs)
+    assert first == second and loaders_of_epochs[1].state_dict()["epoch"] == 1
 
 
 def test_an_interrupted_epoch_continues_after_the_last_batch_handed_out_and_one_that_ended_early_does_not():

@@ -203,7 +203,7 @@ def test_texts_without_symbols_and_the_papers_length_penalty(data, released, cor
     lengths = torch.tensor([[len(ids), len(ids) - len(text(" mill")[0])]])
     texts = model.texts(None, Samples(torch.tensor([[ids, ids]]), lengths))
     assert texts == [["the otter guards mill", "the otter guards"]]
-    assert Pegasus().decoding.penalty(7) == pytest.approx(2**0.8), "the paper's"
+    assert build_model(Pegasus, SMALL | {"decoding": None}).decoding.penalty(7) == pytest.approx(2**0.8), "the paper's"
     model = build_model(Pegasus, SMALL | {"checkpoint": released, "vocab_size": 900})
     with pytest.raises(UserError, match="the pretrained model 295"):
         model.set_tokenizer(data_of(PegasusData, corpus_files, folder, vocab_size=330).tokenizer)

@@ -207,7 +207,8 @@ def structures_of(document: TreebankDocument, parse: DiscourseParse) -> dict[str
     `parser, best tree`.
     """
     relations = parse.relations
-    dense = {"parser": parse.dense(), "parser, best tree": parse.dense("one_best")}
+    best_tree = tree_ldd(parse.tree, parse.size, len(relations), parse.rows)
+    dense = {"parser": parse.dense(), "parser, best tree": to_dense(best_tree)}
     if document.tree is not None:
         gold = tree_ldd(nodes_of(document.tree, relations), len(document.edus), len(relations))
         dense = {"gold": to_dense(gold)} | dense
