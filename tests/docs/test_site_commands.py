@@ -65,6 +65,7 @@ def place(line: str) -> int:
 def folder(tmp_path, trained, corpus_files, monkeypatch):
     text = "The harbour was closed on Monday because of a storm. Ships waited outside.\n\nFerries did not run either.\n"
     write(tmp_path / "article.txt", text)
+    write(tmp_path / "article_zh.txt", "今天下雨。我们在家。")
     write_lines(tmp_path / "articles.jsonl", [{"body": text}, {"body": 5}])
     (records,) = blocks(ROOT / "docs" / "own_data.md", "json")
     for name, day in {"train": "Monday", "val": "Friday", "test": "Sunday"}.items():
