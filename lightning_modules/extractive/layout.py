@@ -10,7 +10,7 @@ _HIDDEN = 64  # width of the hidden layer
 _LEAD_SENTENCES = 30  # longer documents are pulled to their beginning less
 
 
-class Layout(nn.Module):
+class LayoutEmbedding(nn.Module):
     """Embedding of the layout of sentences, which takes the place of their positions.
 
     The network sees the features of `layout_features` and the centrality of each sentence: its cosine with the mean of
@@ -57,7 +57,7 @@ def lead_prior(features: Tensor, vectors: Tensor, mask: Tensor, strength: float)
 
         cos(e_i, topic) - strength log(1 + p_i) min(1, 30 / n).
 
-    Features, vectors e, mask: as in `Layout.forward`; topic: mean direction of prose; strength: option `lead_prior`.
+    Features, vectors e, mask: as in `LayoutEmbedding`; topic: mean direction of prose; strength: option `lead_prior`.
     """
     to_topic = centralities(vectors, features[..., PROSE], mask)[..., 0]            # [B, L]
     # `layout_features` has log(1 + p_i) / 3 and log(n) / 5

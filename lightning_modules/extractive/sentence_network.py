@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from lightning_modules.extractive.layout import Layout, lead_prior
+from lightning_modules.extractive.layout import LayoutEmbedding, lead_prior
 from lightning_modules.extractive.names import Pooling, Scoring
 from lightning_modules.extractive.scoring import Pooler, SentenceScorer, pool_texts
 from lightning_modules.networks.dropout import Dropout
@@ -35,7 +35,7 @@ class InterSentenceOptions:
     """Width of the layers, to which sentence vectors are projected; 0 for the width of the encoder."""
     layout: bool = False
     """Let the layers see where sentences stand, how long they are, whether they are prose and how near to the topic
-    (`layout.Layout`), in place of position embeddings."""
+    (`layout.LayoutEmbedding`), in place of position embeddings."""
     ranks: bool = False
     """Add the TextRank and LexRank of each sentence to the features of `layout`, which it needs."""
     lead_prior: float = 0.0
@@ -72,7 +72,7 @@ class InterSentenceScorer(nn.Module):
             self.project: nn.Module = nn.Sequential(nn.Linear(vector_size, size), Dropout(dropout))
         else:
             self.project = nn.Identity()
-        self.layout = Layout(size, between.ranks) if num_layers and between.layout else None  # embeds layout features
+        self.layout = LayoutEmbedding(size, between.ranks) if num_layers and between.layout else None
 
     def between(self, vectors: Tensor, mask: Tensor, features: Tensor | None = None) -> Tensor:
         """Apply the layers of width D, [B, L, H] -> [B, L, D]; features are `layout_features`, [B, L, 13], or None."""
