@@ -25,7 +25,8 @@ def check_fit(tiny_config, tmp_path, precis):
 
 @pytest.mark.parametrize("key, value, said", [
     ("model.init_args.hiden_size", 8, "model: PointerGenerator has no option 'hiden_size'; did you mean hidden_s"),
-    ("model.init_args.decoding.beam_sise", 4, "has no option 'decoding.beam_sise'; did you mean decoding.beam_s"),
+    ("model.init_args.decoding.beam_sise", 4, "DecodingOptions has no option 'beam_sise'; did you mean beam_s"),
+    ("model.init_args.optimizer.lrr", 4, "PointerGenerator has no option 'optimizer.lrr'; did you mean optimizer.lr"),
     ("trainer.max_epoch", 1, "trainer: Trainer has no option 'max_epoch'; did you mean max_epochs"),
     ("model.class_path", "lightning_modules.PointerGeneratr", "no class lightning_modules.PointerGeneratr"),
     ("wandb", False, "put it in quotes"),  # what YAML makes of off
