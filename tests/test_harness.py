@@ -198,9 +198,9 @@ def test_a_run_folder_gives_back_the_model_its_data_and_their_seeds(case, corpus
     loaded = load_run(run, run / "checkpoints" / "last.ckpt")
     saved = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
     torch.testing.assert_close(loaded.model.state_dict(), saved, rtol=0, atol=0)
-    own = prepared(case.build_data(corpus_files))
-    assert loaded.data.tokenizer.state() == own.tokenizer.state()
-    for ours, theirs in zip(loaded.data.test_dataloader(), own.test_dataloader(), strict=True):
+    prepared_data = prepared(case.build_data(corpus_files))
+    assert loaded.data.tokenizer.state() == prepared_data.tokenizer.state()
+    for ours, theirs in zip(loaded.data.test_dataloader(), prepared_data.test_dataloader(), strict=True):
         for name, value in vars(ours).items():
             other = getattr(theirs, name)
             assert torch.equal(value, other) if isinstance(value, Tensor) else value == other, name

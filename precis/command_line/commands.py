@@ -16,7 +16,7 @@ from datamodules.documents import UserError
 from datamodules.text.lines import printable_line
 from precis.config.load_classes import add_corpus_arguments
 from precis.config.run_config import read_config
-from precis.config.shipped import LEXRANK, LIGHT, checked_name
+from precis.config.shipped import LIGHT, checked_name
 from precis.files.field_names import describe_value, first_row, guess_fields
 from precis.files.texts import collect_texts, documents_of, is_records
 from precis.runs.prediction_files import find_predictions
@@ -57,8 +57,7 @@ def summarize(arguments: list[str]) -> None:
     is_light = _choose_model(options)
     from precis.sharing.hub import find_run
 
-    folder = None if options.checkpoint == LEXRANK else find_run(options.checkpoint)
-    if folder is not None:  # not a model of Hugging Face
+    if (folder := find_run(options.checkpoint)) is not None:  # not a model of Hugging Face
         read_config(folder)  # an error before the user types a text
     inputs = options.inputs
     if len(inputs) == 1 and os.path.isfile(inputs[0]) and is_records(Path(inputs[0])):  # an input may be a text, too

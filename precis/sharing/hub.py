@@ -8,7 +8,7 @@ from jsonargparse import ArgumentParser
 
 from datamodules.documents import UserError
 from lightning_modules.exported import EXPORTED
-from precis.config.shipped import shipped_folder
+from precis.config.shipped import LEXRANK, shipped_folder
 
 _NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _MODEL_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")  # old names at Hugging Face, such as t5-small, have no user
@@ -44,8 +44,11 @@ def push(arguments: list[str]) -> None:
 def find_run(name: str | Path) -> Path | None:
     """Return the folder of a shipped, trained or exported model, downloaded if need be; None for transformers models.
 
-    A path that does not exist is returned for the caller to report. A `UserError` if the hub has no such model.
+    `LEXRANK` has no folder either. A path that does not exist is returned for the caller to report. A `UserError` if
+    the hub has no such model.
     """
+    if name == LEXRANK:
+        return None
     if (folder := shipped_folder(name)) is not None:
         return folder
     path = Path(name)

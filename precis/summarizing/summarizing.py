@@ -52,7 +52,7 @@ def load_model(
         changes: changed arguments of a run's DataModule; a model of Hugging Face takes only `cache_dir`,
             `eval_batch_size` and `on_bad_record`.
     """
-    folder = None if name == LEXRANK else find_run(name)
+    folder = find_run(name)
     if folder is not None or name == LEXRANK:
         changed = [key for key, value in vars(options).items() if value != getattr(PretrainedOptions(), key)]
         if others := [key for key in changed if key != ("generation" if folder else "language")]:
