@@ -76,7 +76,7 @@ def batched_attention(
     table: HeadTable | None,
     window: int,
     dropout: float = 0.0,
-    chunk: int = CHUNK,
+    chunk: int | None = None,
 ) -> Tensor:
     """Return the result of `chunked_attention`, with the same arguments, by `chunk` queries of all documents at a time.
 
@@ -84,6 +84,7 @@ def batched_attention(
     pass, so that memory is linear in length. The Q queries of a chunk see G global keys and K keys in their windows.
     """
     length = q.shape[2]
+    chunk = chunk or CHUNK
     outputs = []
     positions, is_present = _global_positions(view)                                   # [B, G] each
     documents = torch.arange(len(q), device=q.device)[:, None]  # [B, 1]; with `positions`, an index into [B, T, H, D]
