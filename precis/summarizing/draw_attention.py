@@ -18,12 +18,12 @@ from precis.files.figures import heat_map, html_page, new_figure, png_element
 from precis.files.templates import template
 from precis.runs.run_folder import load_run
 
-_MAX_EDUS = 200  # in a picture, where more would be narrower than a pixel
+_MAX_EDUS = 200  # elementary discourse units in a picture, where more would be narrower than a pixel
 _MAX_TITLE = 28  # characters above a head's map, which is 2.6 inches wide
 
 
 def draw_attention(run: Path, texts: Sequence[tuple[str, str]], out: Path) -> None:
-    """Draw the attention of an RSTformer in `texts`, one pair (id, text), to `out`; a `UserError` for other runs."""
+    """Draw the attention of an RSTformer's run in one text to the folder `out`; `texts` has one pair (id, text)."""
     with TemporaryDirectory(prefix="precis-") as cache:
         loaded = load_run(run, corpus=Texts(texts), cache_dir=cache, max_eval=None)  # reads `texts` in full
         if not isinstance(loaded.model, RSTformer) or loaded.model.ablation == "no_discourse":
@@ -37,22 +37,23 @@ def draw_attention(run: Path, texts: Sequence[tuple[str, str]], out: Path) -> No
 
 
 def write(model: RSTformer, data, out: Path) -> None:
-    """Write layerN.png, tree.svg and page.html of the only test document; a `UserError` if the model reads no EDU."""
+    """Write layerN.png, tree.svg and page.html of the only test document; a `UserError` if no EDU is read."""
     (batch,) = data.test_dataloader()
     (features,) = data.features("test")
-    if not features["parse"]:  # the key of its parse in the cache; empty without text
+    if not features["parse"]:  # key of its discourse parse in the cache; empty for an empty document
         raise UserError(f"document {features['id']!r} is empty; give a text")
     parse = data.cache.get(features["parse"], features["id"])
     text = as_document(data.documents("test")[0]).text
-    edus = int(batch.token_edu.max()) + 1  # number of EDUs that the model reads; tokens outside of EDUs have -1
-    if not edus:
+    # Number of EDUs (elementary discourse units) that the model reads; tokens outside of EDUs have -1.
+    num_edus = int(batch.token_edu.max()) + 1
+    if not num_edus:
         raise UserError(f"document {features['id']!r}: no EDU begins within data.max_source; choose another text")
     maps = edu_attention(
-        model.network, edus, input_ids=batch.source, attention_mask=batch.source_mask,
+        model.network, num_edus, input_ids=batch.source, attention_mask=batch.source_mask,
         global_attention_mask=batch.global_mask, discourse=model.discourse(batch),
     )  # fmt: skip
     pictures = []  # image and caption of each layer
-    for layer in range(len(maps.without)):  # attention without discourse, [layers, heads, EDUs, EDUs]
+    for layer in range(len(maps.without)):  # `without` discourse: [layers, heads, EDUs, EDUs]
         relations = relations_of(model, layer, parse.relations)
         path = out / f"layer{layer + 1}.png"
         layer_figure(maps, layer, relations).savefig(path, format="png", dpi=80)  # about 200 pixels for each head
@@ -62,17 +63,17 @@ def write(model: RSTformer, data, out: Path) -> None:
     tree = draw_svg(parse.best_tree(), [text[start:end] for start, end in parse.edus.tolist()])
     (out / "tree.svg").write_text(tree, encoding="utf-8")
     macros = template("precis.summarizing", "pages.html").module
-    body = macros.attention(tree, summary.sentences, pictures, parse.size, edus, min(edus, _MAX_EDUS))
+    body = macros.attention(tree, summary.sentences, pictures, parse.size, num_edus, min(num_edus, _MAX_EDUS))
     (out / "page.html").write_text(html_page(features["id"], body), encoding="utf-8")
 
 
 def relations_of(model: RSTformer, layer: int, names: Sequence[str]) -> list[str]:
-    """Return for each of H heads its relations by descending weight, of R `names`; empty if heads have no relations."""
+    """Return the discourse relations of each of H heads, by weight, of R `names`; empty if heads have none of their own."""
     injections = model.network.injections  # modules that add discourse to the attention
     if not len(injections) or model.ablation == "no_labels":  # all heads read the mean over relations
         return []
     injection = injections[layer % len(injections)]  # one for each layer, or one that all layers share
-    weights = injection.fixed_weights if injection.weights is None else injection.weights  # [H, R]; None: not learned
+    weights = injection.fixed_weights if injection.weights is None else injection.weights  # [H, R]; None: fixed ones
     ranked = torch.argsort(weights, dim=1, descending=True, stable=True).tolist()  # [H, R]
     return [", ".join(names[r] for r in order if head[r] != 0) for head, order in zip(weights, ranked)]  # 0: not read
 
@@ -81,10 +82,10 @@ def layer_figure(maps: EduAttention, layer: int, relations: Sequence[str] = (), 
     """Return a figure with a column per head: attention with discourse, without, and the difference.
 
     The first two maps of a head share a scale that ends at the 99th percentile, so that outliers do not hide small
-    values. Titles have the `relations` of each head, if any; the first `max_edus` EDUs are drawn.
+    values. Titles have the `relations` of each head, if any; the first `max_edus` discourse units (EDUs) are drawn.
     """
     with_discourse = maps.with_discourse[layer, :, :max_edus, :max_edus]  # [heads, EDUs, EDUs]
-    without = maps.without[layer, :, :max_edus, :max_edus]
+    without = maps.without[layer, :, :max_edus, :max_edus]                # [heads, EDUs, EDUs]
     difference = with_discourse - without
     heads, edus = without.shape[:2]
     figure = new_figure(2.6 * heads + 1.2, 8.2)  # inches: 2.6 for each head, and room for labels

@@ -43,7 +43,7 @@ ALIASES = {"beam_size": "num_beams", "no_repeat_ngram": "no_repeat_ngram_size", 
 
 
 class Generated(NamedTuple):
-    """An output."""
+    """A generated text."""
 
     text: str  # without special tokens
     tokens: int  # number of generated tokens, the end symbol included
@@ -53,7 +53,7 @@ class Generated(NamedTuple):
 class Generator:
     """A pretrained model, an encoder-decoder or a decoder, with its tokenizer and generation settings.
 
-    The settings replace those of the model's card, also for each later `change`; a `UserError` if one is refused.
+    The settings replace those of the model's card (its generation config); a `UserError` if one is refused.
     """
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, settings: Mapping[str, Any]) -> None:
@@ -65,12 +65,12 @@ class Generator:
         self.ends = {ends} if isinstance(ends, int) else set(ends or ())  # ids of the end symbols
         candidates = (tokenizer.pad_token_id, self.card.pad_token_id, *self.ends, 0)  # any id serves: it is masked
         self.padding = next(token for token in candidates if token is not None)  # GPT-2, for example, has no padding
-        self.separator = tokenizer.get_added_vocab().get(SEPARATOR)  # id, in PRIMERA alone: ends a source document
+        self.separator = tokenizer.get_added_vocab().get(SEPARATOR)  # id; None except in PRIMERA
         self.change(settings)
-        self.card = model.generation_config  # later changes start from these settings
+        self.card = model.generation_config  # later calls of `change` start from these settings
 
     def change(self, settings: Mapping[str, Any]) -> None:
-        """Generate with these settings instead of those of the model's card; a `UserError` as in the constructor."""
+        """Replace settings of the constructor, and undo those of earlier calls; a `UserError` if one is refused."""
         settings = {ALIASES.get(name, name): value for name, value in settings.items()}
         if self.is_decoder_only:  # `max_length` of a decoder would count the prompt, too
             settings = {SAME_LIMIT.get(name, name): value for name, value in settings.items()}
@@ -94,15 +94,15 @@ class Generator:
         source, mask = self._collate(prompts)                                                # [B, S] both
         inputs = {"input_ids": source, "attention_mask": mask}
         if self.model.config.model_type == "led":
-            # Global attention: in LED (Beltagy et al. 2020) of the first token, in PRIMERA of all separators, too.
+            # Tokens with global attention: in LED (Beltagy et al. 2020) the first, in PRIMERA also all separators.
             attention = torch.zeros_like(source) if self.separator is None else (source == self.separator).long()
-            inputs["global_attention_mask"] = attention.index_fill(1, source.new_tensor([0]), 1)  # also to the first
+            inputs["global_attention_mask"] = attention.index_fill(1, source.new_tensor([0]), 1)  # column 0 to 1
         output = self.model.generate(**inputs, pad_token_id=self.padding)                    # [B, S + T] or [B, 1 + T]
         start = source.shape[1] if self.is_decoder_only else 1  # after the prompt, or after the start symbol
         return [self._read(tokens) for tokens in output[:, start:].tolist()]
 
     def _collate(self, prompts: Sequence[list[int]]) -> tuple[Tensor, Tensor]:
-        """Return padded ids and mask; padding is left of a prompt, which a decoder continues, and right of a source."""
+        """Return padded ids and mask; padding is at the left for a decoder, which continues its prompt, else right."""
         sequences = [ids[::-1] for ids in prompts] if self.is_decoder_only else list(prompts)  # `pad` pads the end
         source = pad(sequences, self.padding)                                                # [B, S]
         mask = pad([[1] * len(ids) for ids in sequences], 0)                                 # [B, S]
@@ -111,7 +111,7 @@ class Generator:
         return source.to(self.model.device), mask.to(self.model.device)
 
     def _read(self, tokens: list[int]) -> Generated:
-        """Return the output in T generated tokens, without what follows its end symbol."""
+        """Return the output in T generated tokens, without the padding after its end symbol."""
         count = next((number for number, token in enumerate(tokens, 1) if token in self.ends), len(tokens))
         text = self.tokenizer.decode(tokens[:count], skip_special_tokens=True).strip()
         return Generated(text, count, count >= self.max_new_tokens)
@@ -135,7 +135,7 @@ def change_settings(config: GenerationConfig, settings: Mapping[str, Any]) -> Ge
         changed.update(**UNUSED | settings | FIXED)
     except (ValueError, TypeError) as error:
         raise UserError(f"{OPTION}: {' '.join(str(error).split())}; change the setting") from None
-    _solve_conflict(changed, settings)  # of minimum and maximum length
+    _solve_conflict(changed, settings)  # between minimum and maximum length
     return changed
 
 
@@ -154,10 +154,10 @@ def _check(settings: Mapping[str, Any]) -> None:
 
 
 def _solve_conflict(config: GenerationConfig, settings: Mapping[str, Any]) -> None:
-    """Where minimum and maximum length conflict, change the card's limit; a `UserError` if `settings` has both."""
-    sets_maximum, sets_minimum = (bool(settings.keys() & set(names)) for names in SAME_LIMIT.items())  # in this order
+    """If minimum and maximum length conflict, replace the one not in `settings`; a `UserError` if both are in it."""
+    sets_maximum, sets_minimum = (bool(settings.keys() & set(names)) for names in SAME_LIMIT.items())  # maximum first
     minimum, maximum = length_limits(config)  # in generated tokens; a maximum of None is no limit
-    if maximum is None or minimum < maximum:  # the end symbol needs a position, too
+    if maximum is None or minimum < maximum:  # not equal: the end symbol needs a position, too
         return
     if sets_minimum and sets_maximum and minimum > maximum:
         remedy = "lower the minimum, or raise the maximum"
@@ -210,7 +210,7 @@ def context_window(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -
 
 
 def positions(model: PreTrainedModel, part: Literal["encoder", "decoder"]) -> int | None:
-    """Return the number of positions of a model's encoder or decoder; None if it has no limit, as T5."""
+    """Return the number of positions of a model's encoder or decoder; None for no limit, such as in T5."""
     configs = [model.config, getattr(model.config, part, None)]  # some models have a config for each part
     names = (f"max_{part}_position_embeddings", "max_position_embeddings")  # of LED, and of most models
     limits = [getattr(config, name, None) for config in configs for name in names]

@@ -43,12 +43,12 @@ Curve = tuple[str, str, float, float, str]  # class, path, width, opacity and to
 
 
 def strongest(weights: NDArray, max_links: int = LINKS, min_weight: float = MIN_LINK) -> list[tuple[int, int]]:
-    """Return the links to draw as pairs i < j: the strongest to or from each of L paragraphs, by weights [L, L]."""
+    """Return links to draw, pairs (i, j), i < j: the strongest to or from each of L paragraphs, by weights [L, L]."""
     strength = np.maximum(weights, weights.T).astype(float)  # [L, L], symmetric
     np.fill_diagonal(strength, -1)  # below `min_weight`: no paragraph is linked to itself
     pairs = set()
-    for i, links in enumerate(strength):
-        for j in np.argsort(-links, kind="stable")[:max_links].tolist():
+    for i, links in enumerate(strength):  # links: [L], of paragraph i
+        for j in np.argsort(-links, kind="stable")[:max_links].tolist():  # the largest first
             if links[j] >= min_weight:
                 pairs.add((min(i, j), max(i, j)))
     return sorted(pairs)
@@ -102,22 +102,22 @@ def draw_svg(
 def _arcs(weights: NDArray, x: float) -> list[Curve]:
     """Return links to draw, by weights [L, L] of L paragraphs, as half ellipses left of `x`, the strongest on top."""
     pairs = strongest(weights)
-    strength = np.maximum(weights, weights.T)
+    strength = np.maximum(weights, weights.T)  # of the stronger direction, [L, L]
     largest = max((strength[pair] for pair in pairs), default=1.0)
-    longest = max((j - i for i, j in pairs), default=1)  # in paragraphs
+    longest = max((j - i for i, j in pairs), default=1)  # distance of two linked paragraphs
     curves = []
     for i, j in sorted(pairs, key=lambda pair: strength[pair]):
         share = strength[i, j] / largest
         top, bottom = TOP + ROW * (i + 0.5), TOP + ROW * (j + 0.5)
-        depth = ARCS * (0.15 + 0.85 * ((j - i) / longest) ** 0.5)  # at most ARCS; the root keeps short ones apart
+        depth = ARCS * (0.15 + 0.85 * ((j - i) / longest) ** 0.5)  # at most ARCS; the root keeps short arcs apart
         tooltip = f"{i + 1} to {j + 1}: {weights[i, j]:.2f}, back: {weights[j, i]:.2f}"
-        path = f"M{x} {top}A{depth:.1f} {(bottom - top) / 2:.1f} 0 0 0 {x} {bottom}"  # M start A half axes, flags, end
-        curves.append(("link", path, 0.5 + 4 * share, 0.15 + 0.75 * share, tooltip))  # width and opacity above 0
+        path = f"M{x} {top}A{depth:.1f} {(bottom - top) / 2:.1f} 0 0 0 {x} {bottom}"  # SVG: M start A radii, flags, end
+        curves.append(("link", path, 0.5 + 4 * share, 0.15 + 0.75 * share, tooltip))  # visible width and opacity
     return curves
 
 
 def _attention_lines(attention: NDArray, left: float, right: float, step: float) -> list[Curve]:
-    """Return lines from L paragraphs at x = `left` to sentences `step` high at `right`; attention is [sentences, L]."""
+    """Return lines from paragraphs at x = `left` to rows, `step` high, of sentences at `right`, by [sentences, L]."""
     curves, middle = [], (left + right) / 2
     for sentence, weights in enumerate(attention):
         for paragraph in np.argsort(-weights, kind="stable")[:ATTENTION_LINES].tolist():
@@ -134,11 +134,11 @@ def _attention_lines(attention: NDArray, left: float, right: float, step: float)
 
 @dataclass
 class GraphPicture:
-    """Data of the picture of a document; a `UserError` if `attention` has another shape than summary and texts."""
+    """Data of a document's picture; a `UserError` if the shape of `attention` does not fit summary and texts."""
 
     id: str
-    graph: str  # its name
-    weights: NDArray  # G, [L, L]
+    graph: str  # name of the kind of graph
+    weights: NDArray  # of the link from each of the L paragraphs to each other one, [L, L]
     texts: list[list[str]]  # sentences of each of the L paragraphs
     summary: list[str] = field(default_factory=list)  # sentences; empty without a model
     attention: NDArray | None = None  # of each sentence of the summary to each paragraph, [sentences, L]
@@ -146,7 +146,7 @@ class GraphPicture:
     note: str = ""  # line below the title
 
     def __post_init__(self) -> None:
-        """Convert the attention, nested lists of a file of predictions, to an array, and check its shape."""
+        """Convert the attention (nested lists if read from a file of predictions) to an array, and check its shape."""
         if self.attention is not None:
             self.attention = np.asarray(self.attention, dtype=float)
             sizes = (len(self.summary), len(self.texts))
@@ -157,24 +157,24 @@ class GraphPicture:
 
 def page(pictures: Sequence[GraphPicture]) -> str:
     """Return a self-contained HTML page: every document with its picture, texts and weights."""
-    parts = []  # picture, drawing, links and attended paragraphs of each document
+    documents = []  # picture, drawing, links and attended paragraphs of each document
     for picture in pictures:
         svg = draw_svg(picture.weights, picture.texts, picture.summary, picture.attention)
         attended = [""] * len(picture.summary)  # for each sentence of the summary, its paragraphs with the most weight
         if picture.attention is not None:
             attended = [_largest(weights, MIN_ATTENTION) for weights in picture.attention]
-        parts.append((picture, svg, strongest_links(picture.weights), attended))
-    return html_page("Paragraph graphs", template("precis.summarizing", "pages.html").module.graphs(parts))
+        documents.append((picture, svg, strongest_links(picture.weights), attended))
+    return html_page("Paragraph graphs", template("precis.summarizing", "pages.html").module.graphs(documents))
 
 
 def strongest_links(weights: NDArray) -> list[str]:
-    """Return for each paragraph its strongest links in G [L, L], such as "3 (0.42), 1 (0.07)"; numbers begin at 1."""
+    """Return the strongest links of each of L paragraphs, such as "3 (0.42), 1 (0.07)", from 1, by weights [L, L]."""
     others = np.where(np.eye(len(weights), dtype=bool), 0, weights)  # without links to itself
     return [_largest(links, MIN_LINK) for links in others]
 
 
 def _largest(weights: NDArray, minimum: float) -> str:
-    """Return the numbers, from 1, of the `LINKS` largest weights that are at least `minimum`, with these weights."""
+    """Return the `LINKS` largest weights of at least `minimum`, with their numbers from 1, as "3 (0.42), 1 (0.07)"."""
     order = np.argsort(-np.asarray(weights), kind="stable").tolist()
     return ", ".join(f"{j + 1} ({weights[j]:.2f})" for j in order[:LINKS] if weights[j] >= minimum)
 
@@ -194,15 +194,15 @@ def _text_pictures(options: Namespace) -> list[GraphPicture]:
     documents = documents_of(Texts(collect_texts(options.inputs)))
     if options.graph == "topic":
         raise UserError("--graph topic: topics are learned from a corpus; give the --run of a model with that graph")
-    parser = load_parser(options.parser) if options.graph == "rst" else None
+    parser = load_parser(options.parser) if options.graph == "rst" else None  # of discourse
     parses = options.parses or default_cache() / "parses"  # folder with a parse of each document
     graph = make_graph(options.graph, parser, parses)
-    graph.prepare(documents)  # parses them for `rst`
+    graph.prepare(documents)  # the graph `rst` parses them
     return [_picture(options.paragraphs(document), graph) for document in documents]  # `paragraphs`: a `ParagraphRule`
 
 
 def _run_pictures(options: Namespace) -> list[GraphPicture]:
-    """Return graphs of a run's documents: those in `options.id`, else the first with predictions, else the first."""
+    """Return graphs of a run's documents: `options.id`, or else the first ones with predictions, or the very first."""
     folder = options.run
     data = load_run(folder).data
     if not isinstance(getattr(data, "graph", None), ParagraphGraph):
@@ -235,7 +235,7 @@ def _picture(paragraphs: Paragraphs, graph: ParagraphGraph, prediction: Mapping[
 def _table(picture: GraphPicture, width: int) -> Table:
     """Return a table of paragraphs with their strongest links, for a terminal with `width` columns."""
     title = Text(f"{one_line(picture.id)}: graph {picture.graph}")
-    table = Table(title=title, caption="numbers of paragraphs, weights in brackets")
+    table = Table(title=title, caption="numbers of paragraphs, weights in brackets")  # explains the last column
     for name in ("", "paragraph", "strongest links to"):
         table.add_column(name, no_wrap=name != "paragraph", justify="right" if not name else "left")
     for number, (text, links) in enumerate(zip(picture.texts, strongest_links(picture.weights)), start=1):

@@ -20,7 +20,7 @@ from precis.summarizing.prompts import answer_text, check_fields, fill, read_pro
 from precis.summarizing.summary_options import PretrainedOptions
 
 CHAT_PROMPT = "three_sentences"
-CHAT_LENGTH = 512  # tokens of an answer, thoughts included
+CHAT_LENGTH = 512  # tokens of an answer, reasoning before it included
 # Radford et al. 2019: a language model summarizes what stands before these letters.
 CONTINUED_PROMPT = "{document}\n\nTL;DR:"
 PARAGRAPH_END = "\n\n"  # ends the summary in a continuation
@@ -31,7 +31,7 @@ class Answer(NamedTuple):
 
     id: str  # id of the document
     text: str  # the summary, or the summaries of several windows, one per line
-    windows: int  # number of windows: consecutive parts of the document, each of which was read alone
+    windows: int  # number of windows: consecutive parts of the document that were read separately
     source_tokens: tuple[int, int]  # number of tokens that were read, and number of all tokens
     summary_tokens: int  # number of generated tokens
     stopped: bool  # whether a summary ended because of its maximum length
@@ -39,14 +39,14 @@ class Answer(NamedTuple):
 
 @dataclass
 class TextBatch(Batch):
-    """Documents as they are, for a model with a tokenizer of its own."""
+    """Documents as texts, for a model that has its own tokenizer."""
 
     documents: list[Document]
 
 
 @dataclass(frozen=True)
 class TextDocuments:
-    """The documents of a corpus in batches, as `HuggingFaceSummarizer` reads them; names as in `SummarizationData`."""
+    """A corpus in batches of texts, as models without training read it; methods are named as in `SummarizationData`."""
 
     corpus: Corpus | None  # the documents, as its split "test"
     cache_dir: str | Path
@@ -60,7 +60,7 @@ class TextDocuments:
         return build_documents(self.corpus, split, Path(self.cache_dir), **options)
 
     def with_corpus(self, corpus: Corpus, cache_dir: Path, eval_batch_size: int) -> Self:
-        """Return the same over other documents."""
+        """Return a copy with another corpus, cache folder and batch size."""
         return replace(self, corpus=corpus, cache_dir=cache_dir, eval_batch_size=eval_batch_size)
 
     def test_dataloader(self) -> DataLoader:
@@ -69,8 +69,9 @@ class TextDocuments:
 
     @staticmethod
     def _collate(rows: list[dict[str, Any]]) -> TextBatch:
+        """Return a batch of documents, which are rows of a table."""
         documents = list(map(as_document, rows))
-        return TextBatch([document.id for document in documents], [d.references for d in documents], documents)
+        return TextBatch([d.id for d in documents], [d.references for d in documents], documents)
 
 
 class HuggingFaceSummarizer:
@@ -78,11 +79,11 @@ class HuggingFaceSummarizer:
 
     An encoder-decoder reads the document, after the prefix of its task. A chat model reads a prompt in its chat
     template, and any other decoder continues the document and "TL;DR:". Generation settings are those of the model's
-    card, its task "summarization" included, without sampling.
+    card (generation config, and config of the task "summarization"), without sampling.
 
     Args:
         name: name on the hub, which is downloaded once, or folder.
-        options: how it reads and writes.
+        options: how the model reads documents and writes summaries.
 
     Raises:
         UserError: if there is no such model, or it cannot do what the options ask.
@@ -91,7 +92,7 @@ class HuggingFaceSummarizer:
     scored = Summarizer.scored
 
     def __init__(self, name: str, options: PretrainedOptions = PretrainedOptions()) -> None:
-        """Load the model, and apply the options to the settings of its card."""
+        """Load the model, and let the options replace settings of its card."""
         self.name = name
         self.options = options
         self.language = options.language
@@ -101,11 +102,11 @@ class HuggingFaceSummarizer:
         task = (getattr(model.config, "task_specific_params", None) or {}).get("summarization", {})
         self.template = self._template(task.get("prefix") or getattr(model.config, "prefix", None) or "", model)
         self.generator = generation.Generator(model, tokenizer, self._card_settings(task, model))
-        self.generator.change(options.generation)  # options win over the card
+        self.generator.change(options.generation)  # replace settings of the card
         self._check_positions()
 
     def _template(self, prefix: str, model: Any) -> str:
-        """Return the text that the model reads, with {document} for the document; `prefix` is the model's own."""
+        """Return the text to read, with {document} in place of the document; `prefix` is from the model's config."""
         prompt, is_decoder = self.options.prompt, not model.config.is_encoder_decoder
         if self.options.source_prefix is not None and (is_decoder or prompt is not None):
             raise UserError(f"--source_prefix: {self.name} reads a prompt; leave it out, or change --prompt")
@@ -114,14 +115,14 @@ class HuggingFaceSummarizer:
         if prompt is None:
             return (prefix if self.options.source_prefix is None else self.options.source_prefix) + "{document}"
         template = prompt if "{document}" in prompt else read_prompt(prompt)  # text of a prompt, or its name or file
-        check_fields(prompt, template, {"document": True, "n": False, "query": False})  # only {document} is filled in
+        check_fields(prompt, template, {"document": True, "n": False, "query": False})  # True: has to occur
         return template
 
     def _card_settings(self, task: Mapping[str, Any], model: Any) -> dict[str, Any]:
-        """Return the settings of `task`, the card's section for summarization, with a length limit if it has none."""
+        """Return generation settings in `task`, the config of "summarization"; adds a length limit if none is set."""
         names = vars(model.generation_config).keys() - generation.FIXED  # FIXED: set by the suite, which never samples
         settings = {name: value for name, value in task.items() if name in names}
-        limits = model.generation_config.to_dict() | settings  # to see whether a length is set in either
+        limits = model.generation_config.to_dict() | settings  # to look up whether either sets a maximum length
         if model.config.is_encoder_decoder:
             if not (limits.get("max_length") or limits.get("max_new_tokens")):
                 positions = generation.positions(model, "decoder") or generation.DEFAULT_LENGTH
@@ -141,7 +142,7 @@ class HuggingFaceSummarizer:
     def _check_positions(self) -> None:
         """Raise a `UserError` if the model has too few positions for its inputs and outputs."""
         input_positions = generation.positions(self.generator.model, "encoder")
-        output_positions = generation.positions(self.generator.model, "decoder")  # None, here and above: no limit
+        output_positions = generation.positions(self.generator.model, "decoder")  # None for no limit, also above
         limit, length = self.max_source, self.generator.max_new_tokens
         if output_positions and length > output_positions:
             remedy = f"give --generation.max_new_tokens {output_positions} or less"
@@ -155,18 +156,18 @@ class HuggingFaceSummarizer:
             raise UserError(f"--max_source {limit}: {problem}; give at most as many")
 
     def to(self, device: torch.device | str) -> Self:
-        """Leave the model on the device of its options; commands call this method of trained models to move them."""
+        """Do nothing: the options set the device. Commands call this method to move a model of any kind."""
         return self
 
     @contextmanager
     def changed(self, settings: Mapping[str, Any]) -> Iterator[None]:
-        """Replace generation settings (of transformers or `DecodingOptions`) in a context; a `UserError` if refused."""
+        """Replace settings, named as in transformers or `DecodingOptions`, in a context; a `UserError` if refused."""
         model, before = self.generator.model, self.generator.model.generation_config
-        # `max_length` and `max_new_tokens` are names of one limit: a new one replaces an option with the other name.
+        # `max_length` and `max_new_tokens` set the same limit, so either replaces an option with the other name.
         replaced = {generation.OTHER_NAME.get(name) for name in settings}
         others = {name: value for name, value in self.options.generation.items() if name not in replaced}
         try:
-            self.generator.change(others | dict(settings))  # it starts from the card, so the options are passed again
+            self.generator.change(others | dict(settings))  # `change` drops earlier changes, so options are repeated
             self._check_positions()
             yield
         finally:
@@ -177,16 +178,16 @@ class HuggingFaceSummarizer:
         prompt = fill(self.template, {"document": text})
         if self.is_chat:
             messages = [{"role": "user", "content": prompt}]
-            options = {"add_generation_prompt": True, "return_dict": True}  # ends with the header of an answer
+            options = {"add_generation_prompt": True, "return_dict": True}  # True: ends with the header of an answer
             encoded: Any = self.generator.tokenizer.apply_chat_template(messages, **options)
         else:
             encoded = self.generator.tokenizer(prompt, verbose=False, **options)  # no warning of long texts
         return encoded["input_ids"]
 
     def sources(self, document: Document) -> tuple[list[list[int]], int]:
-        """Return a document's inputs, token ids of each window, and their number of tokens before truncation."""
+        """Return the token ids of each window of a document, and the number of all tokens before truncation."""
         sentences = document.sentences
-        if self.generator.separator is not None:  # PRIMERA: each of several documents ends with the separator
+        if self.generator.separator is not None:  # PRIMERA: a separator ends each part (source document)
             parts = [[*part[:-1], f"{part[-1]} {generation.SEPARATOR}"] for part in document.parts]
             sentences = [sentence for part in parts for sentence in part]
         texts = [" ".join(sentences)]
@@ -194,17 +195,17 @@ class HuggingFaceSummarizer:
             texts = self._windows(sentences, self.max_source)
         inputs = [self.encode(text) for text in texts]
         total = sum(map(len, inputs))
-        if self.max_source is not None:  # only a window of one long sentence, or a whole document, can be too long
+        if self.max_source is not None:  # a window of one long sentence, or a whole document, may be longer
             limit = self.max_source
             inputs = [ids if len(ids) <= limit else self._truncated(text, limit) for text, ids in zip(texts, inputs)]
         return inputs, total
 
     def _windows(self, sentences: list[str], max_source: int) -> list[str]:
-        """Divide sentences into texts of at most `max_source` tokens with their prompt; a longer sentence is alone."""
+        """Divide sentences into texts of at most `max_source` tokens with the prompt; a longer one is alone."""
         windows: list[str] = []
 
         def num_tokens(count: int) -> int:
-            return len(self.encode(" ".join(sentences[:count])))  # `sentences`: those in no window yet
+            return len(self.encode(" ".join(sentences[:count])))  # `sentences`: not in a window yet
 
         while sentences:
             # The most sentences that fit, at least one; by bisection, since tokenizing hundreds of texts takes long.
@@ -217,12 +218,12 @@ class HuggingFaceSummarizer:
         """Return the token ids of the longest beginning of a text that has `max_source` tokens with its prompt."""
         if not self.is_chat and self.template.endswith("{document}"):  # the tokenizer truncates the end
             return self.encode(text, truncation=True, max_length=max_source)
-        lengths = range(len(text) + 1)  # in characters, of which the last one that fits is found by bisection
+        lengths = range(len(text) + 1)  # in characters, from 0; the largest one that fits is found by bisection
         length = bisect_right(lengths, max_source, key=lambda length: len(self.encode(text[:length]))) - 1
         return self.encode(text[:length])
 
     def summarize(self, batch: TextBatch) -> list[Summary]:
-        """Return a summary of each document; `extra` has the fields `windows` and `source_tokens` of `Answer`."""
+        """Return a summary of each document; its `extra` has the number of windows and of tokens (read, total)."""
         # Answers come in the order of the lengths of inputs, so they are looked up by id.
         answers = {answer.id: answer for group in self.answers(batch.documents) for answer in group}
         summaries = []
@@ -234,7 +235,7 @@ class HuggingFaceSummarizer:
         return summaries
 
     def answers(self, documents: list[Document]) -> Iterator[list[Answer]]:
-        """Yield after each batch the answers that it completes; a second pass summarizes the summaries of windows."""
+        """Yield the answers that each batch completes; a second pass, if chosen, summarizes the joined summaries."""
         first_pass = {}  # answers of documents with several windows, by id
         for answers in self._one_pass(documents):
             if self.options.long_documents == "second_pass":
@@ -244,7 +245,7 @@ class HuggingFaceSummarizer:
         for answers in self._one_pass([document for document in joined if document.sentences]):
             merged = []
             for second in answers:
-                first = first_pass.pop(second.id)  # its counts are of the document, not of summaries
+                first = first_pass.pop(second.id)  # counted windows and tokens of the document, not of summaries
                 merged.append(second._replace(windows=first.windows, source_tokens=first.source_tokens))
             yield merged
         yield list(first_pass.values())  # answers whose windows all had empty summaries
@@ -252,17 +253,17 @@ class HuggingFaceSummarizer:
     def _one_pass(self, documents: list[Document]) -> Iterator[list[Answer]]:
         """Summarize windows in batches of similar length; yield after each batch the answers that it completes."""
         sources = [self.sources(document) for document in documents]  # (ids of each window, tokens before truncation)
-        # For each window of each document, its place (index of the document, of the window), and its token ids.
+        # All windows of all documents in one list: their places (index of document, index of window), and token ids.
         places = [(number, window) for number, (windows, _) in enumerate(sources) for window in range(len(windows))]
         prompts = [prompt for windows, _ in sources for prompt in windows]
         outputs: list[dict[int, generation.Generated]] = [{} for _ in documents]  # of each document, by window
-        for group in groups_by_length([len(prompt) for prompt in prompts], self.options.batch_tokens):
+        for group in groups_by_length([len(prompt) for prompt in prompts], self.options.batch_tokens):  # of indices
             complete = []  # answers whose last window is in this group
             for index, output in zip(group, self.generator.generate([prompts[index] for index in group])):
                 number, window = places[index]
                 outputs[number][window] = output
                 windows, total = sources[number]
-                if len(outputs[number]) == len(windows):
+                if len(outputs[number]) == len(windows):  # all windows of this document are summarized
                     ordered = [outputs[number][place] for place in range(len(windows))]
                     answer = Answer(
                         id=documents[number].id, text="\n".join(self._text(output) for output in ordered),
@@ -274,10 +275,10 @@ class HuggingFaceSummarizer:
             yield complete
 
     def _text(self, output: generation.Generated) -> str:
-        """Return the summary in an output: of a chat model without thoughts, of a continuation the first paragraph."""
+        """Return the summary in an output: for a chat model without its reasoning, else the first paragraph."""
         if not self.generator.is_decoder_only:
             return output.text
-        text = answer_text(output.text)
+        text = answer_text(output.text)  # without <think>...</think>
         return text if self.is_chat else text.split(PARAGRAPH_END)[0]
 
     def _is_cut_off(self, output: generation.Generated) -> bool:
@@ -287,11 +288,11 @@ class HuggingFaceSummarizer:
 
 
 def how_read(summary: Summary, long_documents: str) -> str | None:
-    """Note how much was read, in how many windows, by the option `long_documents`; None for all in one window."""
-    read, total = summary.extra.get("source_tokens", (0, 0))  # a trained run records neither tokens nor windows
+    """Return a note on how many tokens were read, and in how many windows; None if all were read in one window."""
+    read, total = summary.extra.get("source_tokens", (0, 0))  # a model trained here records neither tokens nor windows
     windows = summary.extra.get("windows", 1)
     if windows == 1:
         return f"first {read:,} of {total:,} tokens were read" if read < total else None
-    part = f" ({read:,} of {total:,} tokens)" if read < total else ""  # a longer sentence than a window is cut
+    part = f" ({read:,} of {total:,} tokens)" if read < total else ""  # a sentence longer than a window is cut
     again = ", and the result summarized again" if long_documents == "second_pass" else ""
     return f"read in {windows} windows{part}, whose summaries were joined{again}"

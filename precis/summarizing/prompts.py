@@ -14,12 +14,12 @@ _THOUGHT = re.compile(r"^\s*<think>.*?(</think>|\Z)", re.DOTALL)
 
 
 def sentences_of(text: str, language: str = "en") -> list[str]:
-    """Return the sentences of a model's output; a line feed, and PEGASUS's `<n>`, end a sentence."""
+    """Return the sentences of a model's output; a line feed, written `<n>` by PEGASUS, also ends a sentence."""
     return [sentence for line in re.split(r"<n>|\n", text) for sentence in language_of(language).split_sentences(line)]
 
 
 def answer_text(text: str) -> str:
-    """Return an answer without the thoughts before it (<think>...</think>); empty if it ends within its thoughts."""
+    """Return an answer without the reasoning before it (<think>...</think>); empty if only reasoning was generated."""
     return _THOUGHT.sub("", text).strip()
 
 
@@ -38,7 +38,7 @@ def read_prompt(name: str) -> str:
 
 
 def check_fields(name: str, prompt: str, fields: Mapping[str, bool]) -> None:
-    """Raise a `UserError` if a prompt has one of `fields` without a value, or lacks one for which there is a value."""
+    """Raise a `UserError` if a prompt has a field, such as {query}, without a value, or lacks one that has a value."""
     for field, has_value in fields.items():
         if has_value and f"{{{field}}}" not in prompt:
             raise UserError(f"--prompt {name}: it has no {{{field}}}, where the {field} would stand; add it")
@@ -47,12 +47,12 @@ def check_fields(name: str, prompt: str, fields: Mapping[str, bool]) -> None:
 
 
 def fill(prompt: str, values: Mapping[str, str]) -> str:
-    """Return a prompt with its fields replaced; other braces, in the prompt or in values, stay as they are."""
+    """Return a prompt with each {name} in `values` replaced; other braces, in prompt or values, stay as they are."""
     return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), prompt)
 
 
 def read_queries(path: Path, field: str) -> dict[str, str]:
-    """Return `field` of each record of a file by `id`; a `UserError` if either is missing, or an id occurs twice."""
+    """Return the text in `field` of each record of a file, by id; a `UserError` if either is missing, or ids repeat."""
     queries: dict[str, str] = {}
     for number, row in read_rows(path, ["id", field]):  # number: of the line
         if isinstance(row, BadRecord):  # such as broken JSON

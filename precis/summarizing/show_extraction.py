@@ -33,7 +33,7 @@ def sentence_lines(summary: ExtractiveSummary) -> str:
 
 
 def marked_document(summary: ExtractiveSummary) -> Text:
-    """Return the document with selected sentences in brackets and, if the terminal supports it, in bold."""
+    """Return the document with selected sentences in brackets and, on terminals that support it, in bold yellow."""
     text = Text()
     for index, sentence in enumerate(map(printable, summary.document)):  # control characters are escaped
         is_selected = index in summary.positions
@@ -45,8 +45,8 @@ def marked_document(summary: ExtractiveSummary) -> Text:
 def page(summaries: Sequence[ExtractiveSummary], paragraphs: Mapping[str, Sequence[int]] | None = None) -> str:
     """Return a self-contained HTML page: each document with its selected sentences marked, and all scores.
 
-    `paragraphs` has by document id the number of sentences in each paragraph; by default there is one paragraph. The
-    page also says how many sentences the model did not read, since they are after its limit.
+    `paragraphs` maps the id of a document to the number of sentences in each paragraph; by default all sentences are
+    one paragraph. The page also says how many sentences were after the model's length limit, so were not read.
     """
     from precis.files.figures import html_page  # imports matplotlib
     from precis.files.templates import template
@@ -54,8 +54,8 @@ def page(summaries: Sequence[ExtractiveSummary], paragraphs: Mapping[str, Sequen
     documents = []  # summary, paragraphs, number of unread and of all sentences
     for summary in summaries:
         num_read = len(summary.document)
-        sizes = (paragraphs or {}).get(summary.id, [num_read])
-        total = sum(sizes)  # number of sentences of the document
+        sizes = (paragraphs or {}).get(summary.id, [num_read])  # number of sentences in each paragraph
+        total = sum(sizes)
         ranges = [range(end - size, min(end, num_read)) for size, end in zip(sizes, accumulate(sizes))]
         # `ranges`: indices of the sentences of each paragraph that were read; empty after the model's limit.
         documents.append((summary, [sentences for sentences in ranges if sentences], total - num_read, total))
@@ -64,11 +64,11 @@ def page(summaries: Sequence[ExtractiveSummary], paragraphs: Mapping[str, Sequen
 
 
 def draw_sentence_attention(path: Path, attention: np.ndarray, selected: Sequence[int], title: str) -> None:
-    """Draw attention between L sentences, from rows to columns, [L, L], as a PNG; triangles mark selected rows."""
+    """Draw attention [L, L] of L sentences (rows) to each other (columns) as a PNG; triangles mark selected rows."""
     from precis.files.figures import heat_map, new_figure  # imports matplotlib
 
     side = min(20.0, 3 + len(attention) / 4)  # inches: a quarter for each sentence, and room for the labels
-    figure = new_figure(side + 1, side)  # 1 for the color bar
+    figure = new_figure(side + 1, side)  # 1 inch for the color bar
     axes = figure.add_subplot()
     image = heat_map(axes, attention, cmap="Blues", vmin=0)
     numbers = np.asarray(selected) + 1  # heat maps count from 1
@@ -86,21 +86,21 @@ def show_summaries(
     documents: "Dataset | Sequence[Document]",
     summaries: Iterable[Summary],
 ) -> None:
-    """Print each summary as soon as it is generated, and write pictures and a page, as the options of a command say.
+    """Print each summary as soon as it is generated, and write pictures and a page, if the options ask for them.
 
     With `options.html`, the documents are a `Dataset`. A `UserError` if the model does not support an option.
     """
-    extractive = [f"--{name}" for name in ("scores", "html", "heat_map") if options[name]]
+    extractive_options = [f"--{name}" for name in ("scores", "html", "heat_map") if options[name]]
     # MatchSum has no method `sentence_scores`, but its summaries have scores.
-    if extractive and not hasattr(model, "sentence_scores") and type(model).__name__ != "MatchSum":
-        raise UserError(f"{extractive[0]}: {type(model).__name__} selects no sentences; leave it out")
+    if extractive_options and not hasattr(model, "sentence_scores") and type(model).__name__ != "MatchSum":
+        raise UserError(f"{extractive_options[0]}: {type(model).__name__} selects no sentences; leave it out")
     if options.heat_map and not hasattr(model, "sentence_attention"):
         raise UserError(f"--heat_map: {type(model).__name__} has no attention between sentences; leave it out")
     page_summaries, num_heat_maps = [], 0  # summaries for the page, and heat maps drawn so far
     for summary in summaries:
         if options.html:
             page_summaries.append(summary)
-        if options.heat_map and getattr(summary, "attention", None) is not None:  # None without inter-sentence layers
+        if options.heat_map and getattr(summary, "attention", None) is not None:  # None: no inter-sentence layers
             num_heat_maps += 1
             path = options.heat_map
             if len(documents) > 1:  # map-1.png, map-2.png ..
@@ -113,14 +113,15 @@ def show_summaries(
             print(f"== {printable_line(summary.id)}")
         _print_summary(summary, options)
     if options.html:
+        # Number of sentences in each paragraph (part), by id of the document.
         sizes = {document["id"]: [len(part) for part in document["parts"]] for document in documents}
-        options.html.write_text(page(page_summaries, sizes), encoding="utf-8")  # sizes: sentences of each paragraph
+        options.html.write_text(page(page_summaries, sizes), encoding="utf-8")
     if options.heat_map and not num_heat_maps:
         raise UserError("--heat_map: model.inter_sentence.layers is 0, so there is nothing to show; leave it out")
 
 
 def _print_summary(summary: Summary, options: Namespace) -> None:
-    """Print the text of a summary; with `--scores` all sentences, with `--mark` selected or copied text marked."""
+    """Print a summary; with `--scores`, all sentences with scores; with `--mark`, mark selected or copied text."""
     display = printable if sys.stdout.isatty() else str  # control characters could take over a terminal, but not a file
     if options.scores:
         print(display(sentence_lines(summary)), flush=True)

@@ -40,23 +40,23 @@ def load_model(
     options: PretrainedOptions = PretrainedOptions(),
     **changes: Any,
 ) -> Run:
-    """Load a model that summarizes, with documents for it.
+    """Load a model that summarizes, together with the documents for it to summarize.
 
     Args:
         name: folder of a run or exported model, its name on the hub, `lexrank`, or name or folder of a model of Hugging
             Face.
-        checkpoint: another checkpoint of a run than its best one.
+        checkpoint: checkpoint of a run to load in place of its best one.
         corpus: documents to read; by default the documents of the run.
         options: options of a model of Hugging Face; runs take only `generation`, `lexrank` takes only `language`, else
             a `UserError` is raised.
-        changes: changed arguments of a run's DataModule; a model of Hugging Face takes only `cache_dir`,
-            `eval_batch_size` and `on_bad_record`.
+        changes: arguments of the run's DataModule to replace; with `lexrank` or a model of Hugging Face, only
+            `cache_dir`, `eval_batch_size` and `on_bad_record`.
     """
-    folder = find_run(name)
+    folder = find_run(name)  # folder of a run or exported model; None for LexRank and models of Hugging Face
     if folder is not None or name == LEXRANK:
         changed = [key for key, value in vars(options).items() if value != getattr(PretrainedOptions(), key)]
-        if others := [key for key in changed if key != ("generation" if folder else "language")]:
-            raise UserError(f"{others[0]}: an option of models of Hugging Face, which {name} is not; leave it out")
+        if refused := [key for key in changed if key != ("generation" if folder else "language")]:
+            raise UserError(f"{refused[0]}: an option of models of Hugging Face, which {name} is not; leave it out")
     if folder is not None:
         return load_run(folder, checkpoint, corpus=corpus, **changes)
     if checkpoint is not None:
@@ -64,7 +64,7 @@ def load_model(
     changes.pop("max_eval", None)  # a limit on a run's documents; `TextDocuments` reads all
     documents = TextDocuments(corpus, language=options.language, **changes)
     model = LexRank(options.language) if name == LEXRANK else HuggingFaceSummarizer(str(name), options)
-    return Run(model, documents, config={})  # it was not trained here
+    return Run(model, documents, config={})  # no config: the model was not trained by this suite
 
 
 def summarize_all(
@@ -72,7 +72,7 @@ def summarize_all(
     data: SummarizationData | TextDocuments,
     attention: bool = False,
 ) -> Iterator[Summary]:
-    """Yield a summary of each test document, with `attention` also the attention between its L sentences, [L, L]."""
+    """Yield a summary of each test document; with `attention`, it has the attention between the L sentences, [L, L]."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model.to(device)
     with progress_bar() as progress:
@@ -87,7 +87,7 @@ def summarize_all(
 
 @contextmanager
 def changed_options(model: Summarizer | HuggingFaceSummarizer | LexRank, changes: Mapping[str, Any]) -> Iterator[None]:
-    """Change options of decoding, or of an extractive model's selection, in a context; a `UserError` if refused."""
+    """Replace options of decoding, or of an extractive model's selection, in a context; a `UserError` if refused."""
     if not changes:
         yield
         return
@@ -96,17 +96,17 @@ def changed_options(model: Summarizer | HuggingFaceSummarizer | LexRank, changes
             yield
         return
     attribute = "selection" if hasattr(model, "selection") else "decoding"
-    original = getattr(model, attribute)  # a frozen dataclass
+    original = getattr(model, attribute)  # options as a frozen dataclass
     # MatchSum chooses among candidates of fixed lengths, so its options of selection have no effect.
-    names = [] if isinstance(model, MatchSum) else [field.name for field in fields(original)]
+    option_names = [] if isinstance(model, MatchSum) else [field.name for field in fields(original)]
     for name, value in changes.items():
-        if name not in names:
-            available = f"it has {', '.join(names)}" if names else "it has none"
+        if name not in option_names:
+            available = f"it has {', '.join(option_names)}" if option_names else "it has none"
             raise UserError(f"{type(model).__name__} has no option {name!r} of summaries; {available}")
         if type(getattr(original, name)) is int and not isinstance(value, int):  # e.g. 4.0 for the size of a beam
             raise UserError(f"{attribute}.{name} is {value!r}; give a whole number")
     try:
-        setattr(model, attribute, replace(original, **changes))
+        setattr(model, attribute, replace(original, **changes))  # the dataclass checks the values
     except (TypeError, ValueError) as error:
         raise UserError(f"{attribute}: {error}; change the option") from None
     try:
@@ -128,8 +128,8 @@ def quiet_progress() -> Iterator[None]:
 
 
 def print_summaries(options: Namespace, corpus: Corpus, budget: LengthBudget) -> None:
-    """Print a summary of each document of a corpus (its split "test"), with the options of `precis summarize`."""
-    with TemporaryDirectory(prefix="precis-") as cache:  # not kept: the same text is rarely summarized twice
+    """Print a summary of each document in the split "test" of a corpus, by the options of `precis summarize`."""
+    with TemporaryDirectory(prefix="precis-") as cache:  # deleted at the end: a text is rarely summarized twice
         changes = {"eval_batch_size": options.batch_size, "max_eval": None, "cache_dir": cache}  # None: all documents
         changes["on_bad_record"] = options.on_bad_record
         run = load_model(options.checkpoint, corpus=corpus, options=read_options(PretrainedOptions, options), **changes)
@@ -143,10 +143,11 @@ def _report_unread(data: SummarizationData) -> None:
         return  # no option limits documents
     data.truncation[TEST] = []  # prevents the DataModule's report: shares of a corpus say little about a few texts
     messages = []
-    for row in data.features(TEST).select_columns(["id", TRUNCATION]):
-        name, (read, total) = next(iter(row[TRUNCATION].items()))  # the first count, such as "source_tokens"
+    for document in data.features(TEST).select_columns(["id", TRUNCATION]):
+        name, (read, total) = next(iter(document[TRUNCATION].items()))  # such as "source_tokens", (400, 1200)
         if read < total:
-            messages.append(f"{printable_line(row['id'])}: first {read} of {total} {name.split('_')[-1]} were read")
+            unit = name.split("_")[-1]  # such as "tokens"
+            messages.append(f"{printable_line(document['id'])}: first {read} of {total} {unit} were read")
     for message in messages[:_MAX_REPORTED]:
         print(f"precis: {message}", file=sys.stderr)
     if len(messages) > _MAX_REPORTED:
@@ -155,18 +156,19 @@ def _report_unread(data: SummarizationData) -> None:
 
 
 def _summaries_within(budget: LengthBudget, run: Run, documents: Dataset, options: Namespace) -> Iterator[Summary]:
-    """Yield the summaries of a model within a budget; print on stderr what was not read and how many were cut."""
-    is_generative, truncated = not hasattr(run.model, "selection"), 0  # extractive models have options of selection
-    with changed_options(run.model, budget.options(run.model) | options.generation):  # --generation beats the budget
-        if isinstance(run.data, SummarizationData):  # a trained model's; `how_read` reports for those of Hugging Face
+    """Yield summaries within a length budget; print on stderr what was not read, and how many summaries were cut."""
+    is_generative = not hasattr(run.model, "selection")  # extractive models have options of selection
+    num_truncated = 0
+    with changed_options(run.model, budget.options(run.model) | options.generation):  # --generation overrides budget
+        if isinstance(run.data, SummarizationData):  # of a trained model; for one of Hugging Face, see `how_read` below
             _report_unread(run.data)
         summaries = summarize_all(run.model, run.data, attention=options.heat_map is not None)
         for document, summary in zip(documents, summaries, strict=True):
-            if note := how_read(summary, options.long_documents):
+            if note := how_read(summary, options.long_documents):  # tokens and windows, unless all was read in one
                 print(f"precis: {printable_line(summary.id)}: {note}", file=sys.stderr)
             if budget and is_generative:  # extractive models select within the budget
-                truncated += budget.cut(summary, count_words(as_document(document).sentences))
+                num_truncated += budget.cut(summary, count_words(as_document(document).sentences))  # True: was cut
             yield summary
-    if truncated:
-        message = f"{truncated} of {len(documents)} summaries exceeded the budget and were truncated"
+    if num_truncated:
+        message = f"{num_truncated} of {len(documents)} summaries exceeded the budget and were truncated"
         print(f"precis: {message}", file=sys.stderr)

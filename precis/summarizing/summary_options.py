@@ -57,7 +57,7 @@ class LengthBudget:
         for name in ("share", "min_score"):
             if getattr(self, name) is not None:
                 raise UserError(f"--{name}: {type(model).__name__} selects no sentences; leave it out")
-        if self.words is None:  # `ratio` and `sentences` only cut the summary, see `cut`
+        if self.words is None:  # `ratio` and `sentences` do not change decoding: `cut` applies them afterwards
             return {}
         if hasattr(model, "generator"):  # of Hugging Face; its `max_length` would count the start symbol, too
             minimum, maximum = model.generator.limits
@@ -74,18 +74,18 @@ class LengthBudget:
         if not self:
             return {}
         limits = {"words": self.words, "ratio": self.ratio, "share": self.share, "min_score": self.min_score}
-        # There, 0 is no limit. The default of `k`, three sentences, must not limit a budget of words.
+        # In `SelectionOptions`, 0 is no limit; `k`, by default 3 sentences, is raised if only words are limited.
         return {name: value or 0 for name, value in limits.items()} | {"k": self.sentences or NO_LIMIT}
 
     def cut(self, summary: "Summary", document_words: int) -> bool:
-        """Cut a summary to the budget, in place, for a document of `document_words`; return whether it was longer."""
+        """Cut a summary in place to the budget, for a document of `document_words` words; return whether it changed."""
         limit = self.words or NO_LIMIT
         if self.ratio is not None:
             limit = min(limit, max(1, int(self.ratio * document_words + 1e-3)))  # 1e-3: 0.29 * 100 is a little below 29
         before = summary.sentences
-        summary.sentences = sentences = first_words(before[: self.sentences], limit)  # None: all sentences
+        summary.sentences = sentences = first_words(before[: self.sentences], limit)  # [: None] is all sentences
         if summary.words is not None:  # tokens of a model that copies; `copied` tells which of them are copies
-            # A word may have several tokens ("mill." has two), but both have the same characters, without Thai spaces.
+            # A word may be several tokens ("mill." is two), so tokens are cut after as many characters (no spaces).
             characters = sum(len(word) for sentence in sentences for word in sentence.split())
             count = bisect_right(list(accumulate(len(token.strip()) for token in summary.words)), characters)
             summary.words = summary.words[:count]
@@ -122,5 +122,5 @@ class PretrainedOptions:
 
 
 def read_options(kind: type[Options], options: Namespace) -> Options:
-    """Return the options of a dataclass on a command line."""
+    """Return a dataclass of type `kind`, filled with the parsed `options` of a command that its fields name."""
     return kind(**{field.name: options[field.name] for field in fields(kind)})
