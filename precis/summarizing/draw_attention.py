@@ -44,8 +44,7 @@ def write(model: RSTformer, data, out: Path) -> None:
         raise UserError(f"document {features['id']!r} is empty; give a text")
     parse = data.cache.get(features["parse"], features["id"])
     text = as_document(data.documents("test")[0]).text
-    # Number of EDUs (elementary discourse units) that the model reads; tokens outside of EDUs have -1.
-    num_edus = int(batch.token_edu.max()) + 1
+    num_edus = int(batch.token_edu.max()) + 1  # elementary discourse units (EDUs) that are read; -1: not in an EDU
     if not num_edus:
         raise UserError(f"document {features['id']!r}: no EDU begins within data.max_source; choose another text")
     maps = edu_attention(
@@ -68,7 +67,7 @@ def write(model: RSTformer, data, out: Path) -> None:
 
 
 def relations_of(model: RSTformer, layer: int, names: Sequence[str]) -> list[str]:
-    """Return the discourse relations of each of H heads, by weight, of R `names`; empty if heads have none of their own."""
+    """Return for each of H heads its discourse relations, of R `names`, by weight; empty if heads have no own ones."""
     injections = model.network.injections  # modules that add discourse to the attention
     if not len(injections) or model.ablation == "no_labels":  # all heads read the mean over relations
         return []
@@ -85,7 +84,7 @@ def layer_figure(maps: EduAttention, layer: int, relations: Sequence[str] = (), 
     values. Titles have the `relations` of each head, if any; the first `max_edus` discourse units (EDUs) are drawn.
     """
     with_discourse = maps.with_discourse[layer, :, :max_edus, :max_edus]  # [heads, EDUs, EDUs]
-    without = maps.without[layer, :, :max_edus, :max_edus]                # [heads, EDUs, EDUs]
+    without = maps.without[layer, :, :max_edus, :max_edus]  # [heads, EDUs, EDUs]
     difference = with_discourse - without
     heads, edus = without.shape[:2]
     figure = new_figure(2.6 * heads + 1.2, 8.2)  # inches: 2.6 for each head, and room for labels

@@ -69,7 +69,7 @@ def draw_svg(
         summary: sentences of the summary; empty to draw only the graph.
         attention: attention of each summary sentence to each paragraph, [sentences, L].
     """
-    letters = LETTERS_BESIDE_SUMMARY if summary else LETTERS_ALONE  # maximum number of each text; others are shortened
+    letters = LETTERS_BESIDE_SUMMARY if summary else LETTERS_ALONE  # maximum letters of a text; longer ones are cut
     left = ARCS + 24  # x of the paragraphs, with a margin; all lengths are in pixels
     width_of_texts = LETTER * (letters + 4)  # LETTER: width of a letter; 4 letters for the paragraph's number
     right = left + width_of_texts + GAP  # x of the summary
@@ -117,7 +117,7 @@ def _arcs(weights: NDArray, x: float) -> list[Curve]:
 
 
 def _attention_lines(attention: NDArray, left: float, right: float, step: float) -> list[Curve]:
-    """Return lines from paragraphs at x = `left` to rows, `step` high, of sentences at `right`, by [sentences, L]."""
+    """Return lines from L paragraphs at x = `left` to sentences at `right`, `step` apart; attention: [sentences, L]."""
     curves, middle = [], (left + right) / 2
     for sentence, weights in enumerate(attention):
         for paragraph in np.argsort(-weights, kind="stable")[:ATTENTION_LINES].tolist():

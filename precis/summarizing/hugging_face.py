@@ -68,8 +68,7 @@ class TextDocuments:
         return DataLoader(self.documents("test"), batch_size=self.eval_batch_size, collate_fn=self._collate)
 
     @staticmethod
-    def _collate(rows: list[dict[str, Any]]) -> TextBatch:
-        """Return a batch of documents, which are rows of a table."""
+    def _collate(rows: list[dict[str, Any]]) -> TextBatch:  # each row of the table is a document
         documents = list(map(as_document, rows))
         return TextBatch([d.id for d in documents], [d.references for d in documents], documents)
 
@@ -89,7 +88,7 @@ class HuggingFaceSummarizer:
         UserError: if there is no such model, or it cannot do what the options ask.
     """
 
-    scored = Summarizer.scored
+    scored = Summarizer.scored  # method that adds their scores to summaries
 
     def __init__(self, name: str, options: PretrainedOptions = PretrainedOptions()) -> None:
         """Load the model, and let the options replace settings of its card."""
@@ -275,7 +274,7 @@ class HuggingFaceSummarizer:
             yield complete
 
     def _text(self, output: generation.Generated) -> str:
-        """Return the summary in an output: for a chat model without its reasoning, else the first paragraph."""
+        """Return the summary in an output: a chat model's without reasoning, the first paragraph of a continuation."""
         if not self.generator.is_decoder_only:
             return output.text
         text = answer_text(output.text)  # without <think>...</think>

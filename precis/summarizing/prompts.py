@@ -52,7 +52,7 @@ def fill(prompt: str, values: Mapping[str, str]) -> str:
 
 
 def read_queries(path: Path, field: str) -> dict[str, str]:
-    """Return the text in `field` of each record of a file, by id; a `UserError` if either is missing, or ids repeat."""
+    """Return the text in `field` of each record of a file, by id; a `UserError` if one is missing or an id repeats."""
     queries: dict[str, str] = {}
     for number, row in read_rows(path, ["id", field]):  # number: of the line
         if isinstance(row, BadRecord):  # such as broken JSON

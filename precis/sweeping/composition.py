@@ -33,11 +33,11 @@ _FROM_SCRATCH = ("small",)  # encoders without pretrained weights
 
 
 def compose(sweep: Sweep) -> list[Point]:
-    """Return a sweep's points with config (parsed as by `precis fit`) and folder; a `UserError` for equal points."""
+    """Return a sweep's points with config (parsed as by `precis fit`) and folder name; a `UserError` for equal ones."""
     parser = fit_parser()
     defaults = _as_dict(parser, parser.get_defaults())
     by_digest: dict[str, Point] = {}  # composed points by the digest of their config
-    parsed: dict[str, dict[str, Any]] = {}  # configs by overrides without the seed, since parsing is slow
+    parsed: dict[str, dict[str, Any]] = {}  # config by overrides without the seed: one slow parsing for all seeds
     for point in points_of(sweep):
         seed = {SEED: point.overrides[SEED]} if sweep.seeds else {}
         without_seed = json.dumps({key: value for key, value in point.overrides.items() if key not in seed})
@@ -45,12 +45,12 @@ def compose(sweep: Sweep) -> list[Point]:
             parsed[without_seed] = _compose_point(parser, sweep, point)
         config = parsed[without_seed] | seed
         # The digest is of values other than the defaults, so that a new option in a later version renames no run.
-        changed = json.dumps(_without(config, defaults), sort_keys=True)
-        digest = text_digest(changed)[:8]  # enough for the points of one sweep, and short in names of folders
+        changed = json.dumps(_without_defaults(config, defaults), sort_keys=True)
+        digest = text_digest(changed)[:8]  # 32 bits suffice for the points of a sweep
         if digest in by_digest:
             first = by_digest[digest]
             no_effect = [key for key, value in point.overrides.items() if first.overrides.get(key, value) != value]
-            why = f" ({', '.join(no_effect)} changes nothing)" if no_effect else ""  # keys that both set, differently
+            why = f" ({', '.join(no_effect)} changes nothing)" if no_effect else ""  # keys with two values
             same = f"the points {first.label!r} and {point.label!r} are the same run{why}"
             raise UserError(f"{sweep.path}: {same}; remove one of them")
         parts = (re.sub(r"[^A-Za-z0-9.+]+", "-", part).strip("-.") for part in point.label.split(" "))
@@ -60,7 +60,7 @@ def compose(sweep: Sweep) -> list[Point]:
 
 
 def compose_configs(sweep: Sweep, points: Iterable[Point]) -> list[dict[str, Any]]:
-    """Return the configs of points whose overrides apply to the base of a sweep, parsed as by `precis fit`."""
+    """Return a sweep's base config with the overrides of each point, parsed as by `precis fit`."""
     parser = fit_parser()
     return [_compose_point(parser, sweep, point) for point in points]
 
@@ -81,26 +81,26 @@ def _compose_point(parser: ArgumentParser, sweep: Sweep, point: Point) -> dict[s
 
 
 def _as_dict(parser: ArgumentParser, config: Namespace) -> dict[str, Any]:
-    # JSON is parsed many times faster than YAML
+    # By JSON, which is parsed many times faster than YAML.
     return json.loads(parser.dump(config, format="json", skip_validation=True, skip_unset=False))
 
 
-def _without(config: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+def _without_defaults(config: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
     """Return a config without the values that equal their defaults, and without sections that would be empty."""
     remaining = {}
     for key, value in config.items():
         default = defaults.get(key)
         if isinstance(value, dict) and isinstance(default, dict):
-            value, default = _without(value, default), {}  # {}: an empty section is left out
+            value, default = _without_defaults(value, default), {}  # {}: an empty section is left out
         if value != default:
             remaining[key] = value
     return remaining
 
 
 def check_buildable(configs: Iterable[tuple[str, dict[str, Any]]]) -> None:
-    """Build model, data and callbacks of each (label, config) of points, to check that they accept their values.
+    """Build model, data and callbacks of each point, a pair (label, config), to check that they accept their values.
 
-    Models are built without allocating weights. Of pretrained models, only the existence is checked. A `UserError`
+    Models are built without allocating weights. For pretrained models, only their existence is checked. A `UserError`
     names the point and the key of a value that is refused.
     """
     checked: set[str] = set()  # model, data and callbacks that were built already, as JSON
@@ -114,32 +114,33 @@ def check_buildable(configs: Iterable[tuple[str, dict[str, Any]]]) -> None:
 
 
 def _check_config(config: dict[str, Any], checked: set[str]) -> None:
-    """Check a config as `check_buildable` does; `checked` has the parts that were built before, and gets new ones."""
+    """Check a config as `check_buildable` does, unless `checked` has its parts (as JSON), which are added to it."""
     value_checks.check_ranges(config)
     value_checks.check_no_keys(config)  # API keys and passwords, which the run folder would keep
     if config.get("start_from"):
         find_start(config)  # raises a `UserError` if there is no such checkpoint
-    callbacks = (config.get("trainer") or {}).get("callbacks")  # one, a list, or None; `_check_monitors` takes a list
-    _check_monitors(config, callbacks if isinstance(callbacks, list) else [callbacks] if callbacks else [])
+    callbacks = (config.get("trainer") or {}).get("callbacks")  # a callback, a list of them, or None
+    callback_list = callbacks if isinstance(callbacks, list) else list(filter(None, [callbacks]))
+    _check_monitors(config, callback_list)
     parts = {"model": config["model"], "data": config["data"]}
-    text = json.dumps([parts, callbacks], sort_keys=True, default=str)  # the same for points with other seeds
+    text = json.dumps([parts, callbacks], sort_keys=True, default=str)  # the same for points that differ by seed
     if text in checked:
         return
     checked.add(text)
     parser = ArgumentParser(exit_on_error=False)
     parser.add_argument("--callbacks", type=list[Callback] | Callback | None)
-    parser.instantiate_classes(parser.parse_object({"callbacks": callbacks}))  # `build` only has model and data
-    if _is_pretrained(config["model"]):  # checks that its folder exists; loading its weights takes too long
+    parser.instantiate_classes(parser.parse_object({"callbacks": callbacks}))  # as model and data below
+    if _is_pretrained(config["model"]):  # checks that the folder exists; loading the weights would take too long
         return
     try:
-        with torch.device("meta"):
+        with torch.device("meta"):  # allocates no weights
             build(parts)
     except Exception:  # a wrong value, or an operation that the meta device does not have
-        build(parts)  # with weights; an error here is due to a value
+        build(parts)  # with weights: an error is now due to a wrong value
 
 
 def _check_monitors(config: dict[str, Any], callbacks: list[dict[str, Any]]) -> None:
-    """Check that the model logs monitored values, unless model or callbacks are a user's, which may log anything."""
+    """Check that the model logs the monitored values, unless model or callbacks are of users and may log anything."""
     model = object_named(config["model"]["class_path"])
     classes = [config["model"]["class_path"], *(callback["class_path"] for callback in callbacks)]
     are_known = all(name.startswith(("callbacks.", "lightning_modules.", "pytorch_lightning.")) for name in classes)
@@ -149,7 +150,7 @@ def _check_monitors(config: dict[str, Any], callbacks: list[dict[str, Any]]) -> 
     for callback in callbacks:
         monitors[f"monitor of {callback['class_path']}"] = (callback.get("init_args") or {}).get("monitor")
     for argument, name in monitors.items():  # argument: for messages; a search's metric becomes `checkpoint.monitor`
-        if str(name).startswith("val/"):  # only names of validation are known
+        if str(name).startswith("val/"):  # the only names that are known
             check_monitor(argument, name, [f"val/{each}" for each in (*SCORES, *model.validation_names)])
 
 

@@ -36,17 +36,17 @@ TYPES |= {"seeds": list, "after": list}
 
 @dataclass
 class Sweep:
-    """Content of a sweep file; `rows` are its `points`, each a name (may be empty) and its overrides."""
+    """Content of a sweep file: a base config, and the config keys that each point (run) of the sweep overrides."""
 
-    path: Path
-    base: Path
-    fixed: dict[str, Any] = field(default_factory=dict)
-    grid: dict[str, list] = field(default_factory=dict)
-    zipped: dict[str, list] = field(default_factory=dict)
-    rows: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    path: Path  # the sweep file
+    base: Path  # config that the points change
+    fixed: dict[str, Any] = field(default_factory=dict)  # section `set`: values of all points
+    grid: dict[str, list] = field(default_factory=dict)  # lists of values, of which points have all combinations
+    zipped: dict[str, list] = field(default_factory=dict)  # section `zip`: lists of which points have the n-th values
+    rows: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # section `points`: (name or "", overrides)
     seeds: list[int] = field(default_factory=list)
-    after: list[str] = field(default_factory=list)
-    search: dict[str, Any] = field(default_factory=dict)
+    after: list[str] = field(default_factory=list)  # commands after `fit`
+    search: dict[str, Any] = field(default_factory=dict)  # section of an adaptive search, which draws its points
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ class Point:
 
     label: str  # readable name: the keys that vary, with their values
     overrides: dict[str, Any]  # keys and values that differ from the base, including the seed
-    config: dict[str, Any] = field(default_factory=dict)  # composed config with all arguments; empty before `compose`
-    name: str = ""  # name of the run folder: the label, and the first digits of the digest of the composed config
+    config: dict[str, Any] = field(default_factory=dict)  # base with the overrides and defaults; empty before `compose`
+    name: str = ""  # name of the run folder: the label, and the first digits of a digest of the config
 
 
 def read_sweep(path: Path) -> Sweep:
-    """Read a sweep file; a `UserError` names the wrong line or key."""
+    """Read a sweep file; a `UserError` names the line or key that is wrong."""
     try:
         content = read_yaml(path, "not a sweep file; it needs base: CONFIG.yaml and grid, zip, points or seeds")
     except OSError as error:
@@ -98,10 +98,10 @@ def read_sweep(path: Path) -> Sweep:
 
 
 def _base(path: Path, name: str) -> Path:
-    """Return the base config of a sweep file: beside it, in the working folder, or of the suite by its name."""
+    """Return the path of a sweep's base config: beside the sweep file, in the working folder, or in the suite."""
     for folder in (path.parent, Path()):
         if (folder / name).is_file():
-            return Path(os.path.normpath(folder / name))  # points.json records it, without ".."
+            return Path(os.path.normpath(folder / name))  # without "..", for points.json
     try:
         return find_shipped(name, CONFIGS)
     except UserError as error:
@@ -110,15 +110,15 @@ def _base(path: Path, name: str) -> Path:
 
 
 def _row(path: Path, number: int, row: Any) -> tuple[str, dict[str, Any]]:
-    """Return name (empty by default) and overrides of an entry of `points`; a `UserError` with its number."""
+    """Return (name or "", overrides) of entry `number` of `points`; a `UserError` if it is no mapping."""
     if not isinstance(row, dict):
         raise UserError(f"{path}: points: row {number} must be keys with values; got {row!r}")
     return str(row.get("name", "")), {key: value for key, value in row.items() if key != "name"}
 
 
 def _check_keys(sweep: Sweep) -> None:
-    """Raise a `UserError` for a key that a sweep may not set or sets twice, or a command that cannot follow `fit`."""
-    keys_of_points = set().union(*(overrides for _, overrides in sweep.rows))  # these may override `set`
+    """Raise a `UserError` for a key that a sweep must not set, or sets twice, or a command that cannot follow `fit`."""
+    keys_of_points = set().union(*(overrides for _, overrides in sweep.rows))  # these may also be in `set`
     places = {"grid": [*sweep.grid], "zip": [*sweep.zipped], "search": [*sweep.search.get("keys", {})]}
     places["seeds"] = [SEED] if sweep.seeds else []  # `places`: keys by section; none of them may be in `set`
     varying = [*keys_of_points, *itertools.chain(*places.values())]
@@ -136,24 +136,24 @@ def _check_keys(sweep: Sweep) -> None:
 
 
 def points_of(sweep: Sweep) -> list[Point]:
-    """Return a sweep's points, not yet composed: the product of grid, zip, points and seeds, which vary fastest."""
-    # Each part is a list of overrides, and for a part that the sweep does not have, [{}], the neutral element.
+    """Return a sweep's points, still without configs: the product of grid, zip, points and seeds; seeds vary fastest."""
+    # Each factor is a list of overrides. A factor that the sweep lacks is [{}], the neutral element of the product.
     grid = [dict(zip(sweep.grid, values)) for values in itertools.product(*sweep.grid.values())]
     zipped = [dict(zip(sweep.zipped, values)) for values in zip(*sweep.zipped.values())] or [{}]
     seeds = [{SEED: seed} for seed in sweep.seeds] or [{}]
     rows = sweep.rows or [("", {})]  # (name, overrides) of the section `points`; its names are optional
-    keys = {*sweep.grid, *sweep.zipped, *(key for _, overrides in rows for key in overrides)}  # to abbreviate them
+    keys = {*sweep.grid, *sweep.zipped, *(key for _, overrides in rows for key in overrides)}  # for `short_key`
     points = []
     for grid_values, zipped_values, (name, overrides), seed in itertools.product(grid, zipped, rows, seeds):
-        varying = grid_values | zipped_values | ({} if name else overrides)  # the name says what the overrides are
+        varying = grid_values | zipped_values | ({} if name else overrides)  # a name stands for the overrides
         words = [name] if name else []
         words += [f"{short_key(key, keys)}={format_value(value)}" for key, value in varying.items()]
         words += [f"seed={value}" for value in seed.values()]
         label = " ".join(words) or sweep.path.stem
-        points.append(Point(label, sweep.fixed | grid_values | zipped_values | overrides | seed))  # section `set`
+        points.append(Point(label, sweep.fixed | grid_values | zipped_values | overrides | seed))  # fixed: `set`
     return points
 
 
 def flags(overrides: dict[str, Any]) -> list[str]:
-    """Return overrides as arguments of the command line."""
+    """Return overrides as arguments of a command line, `--KEY=VALUE`."""
     return [f"--{key}={as_flag(value)}" for key, value in overrides.items()]

@@ -25,7 +25,7 @@ COMMAND = (sys.executable, "-m", "precis.command_line.cli")
 
 @dataclass(frozen=True)
 class Job:
-    """A run and its commands; `KIND` is the word for it in messages."""
+    """A run folder and the commands to run in it; `KIND` is the word for a job in messages."""
 
     KIND: ClassVar[str] = "point"
     label: str  # readable name
@@ -68,13 +68,13 @@ class Job:
 
 @dataclass(frozen=True)
 class WorkerJob(Job):
-    """A worker of a search, in a folder worker-N; it is not finished once the number of trials has been increased."""
+    """A process that runs trials of a search, in a folder worker-N; it is unfinished again if `trials` increases."""
 
     KIND: ClassVar[str] = "worker"
     trials: int = 0
 
     def stages(self) -> list[tuple[str, list[str]]]:
-        """Return the command that runs trials until there are no more."""
+        """Return the command that runs trials until there are no more, with a name such as "20 trials"."""
         number = self.folder.name.rpartition("-")[2]
         return [(f"{self.trials} trials", ["sweep", "work", str(self.folder.parent), f"--worker={number}"])]
 
@@ -95,13 +95,13 @@ def read_status(folder: Path) -> dict[str, Any]:
 
 
 def is_finished(job: Job) -> bool:
-    """Return whether all commands were successful."""
+    """Return whether all commands of a job were successful."""
     return {name for name, _ in job.stages()} <= set(read_status(job.folder)["done"])
 
 
 def same_suite(environment: Mapping[str, str]) -> dict[str, str]:
     """Return an environment in which commands import this installation of the suite, and write logs without delay."""
-    root = str(Path(__file__).parents[2])
+    root = str(Path(__file__).parents[2])  # folder that contains precis
     paths = os.pathsep.join([root, *filter(None, [environment.get("PYTHONPATH")])])
     # PYTHONSAFEPATH: no module of the working folder is imported. COLUMNS: the width of tables in a log.
     changes = {"PYTHONPATH": paths, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1", "COLUMNS": "120"}
@@ -110,9 +110,9 @@ def same_suite(environment: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def received_signals(*numbers: int) -> Iterator[list[int]]:
-    """Catch signals within a context: each is added to the list that it yields, and does not end this process."""
+    """Catch signals within a context: each is added to the yielded list, and does not end this process."""
     received: list[int] = []
-    # `nohup` lets a process ignore SIGHUP, which must stay so.
+    # A process that `nohup` has started ignores SIGHUP, and has to go on ignoring it.
     caught = [n for n in numbers if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
     former_handlers = {number: signal.signal(number, lambda number, _: received.append(number)) for number in caught}
     try:
@@ -123,14 +123,14 @@ def received_signals(*numbers: int) -> Iterator[list[int]]:
 
 
 def is_signal_status(status: int | None) -> bool:
-    """Return whether a command ended by one of the signals that let it save; a status of None is not an end."""
+    """Return whether a command ended by a signal that lets it save; None is the status of one that still runs."""
     numbers = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
-    # -number of a process that the signal ended, 128 + number of one that handled it, as shells report it
+    # -number if the signal ended the process; 128 + number, as in shells, if the process handled it
     return status in {*(-number for number in numbers), *(128 + number for number in numbers)}
 
 
 class Running:
-    """Commands of a job that run in order, from the first that was not successful yet; the owner calls `poll`.
+    """Commands of a job that run in order, except those that were successful before; each `poll` may start the next.
 
     Its `state` is "running", "finished", "failed", "stopped", or "elsewhere" if another launcher runs the job; its
     `stage` is the name of the current command. With `own_session`, commands do not receive signals to the process
@@ -140,7 +140,7 @@ class Running:
     def __init__(
         self, job: Job, environment: Mapping[str, str], command: Sequence[str] = COMMAND, own_session: bool = True
     ) -> None:
-        """Lock the run folder, and start the first command with `command` (which runs precis) in an environment."""
+        """Lock the run folder, and start the first command in an environment; `command` is how precis is called."""
         self.job = job
         self.environment = environment
         self.command = command
@@ -148,7 +148,7 @@ class Running:
         self.state = "running"
         self.stage = ""
         self.stopping = False  # whether `stop` was called
-        self.process: subprocess.Popen  # of the command; none if the run is elsewhere or finished
+        self.process: subprocess.Popen  # current command; not set if elsewhere or finished before
         job.check_links()
         job.folder.mkdir(parents=True, exist_ok=True)
         self.lock = take_lock(job.folder / ".lock")  # file descriptor, which the commands inherit; None if locked
@@ -160,7 +160,7 @@ class Running:
         self._next()
 
     def _next(self) -> None:
-        """Start the next command, or end if there is none or the run is to stop."""
+        """Start the next command, or end if there is none or `stop` was called."""
         missing = [stage for stage in self.job.stages() if stage[0] not in self.done]  # still to run
         if not missing or self.stopping:
             self._end("stopped" if missing else "finished")
@@ -191,7 +191,7 @@ class Running:
         return self.state == "running"
 
     def stop(self, number: int = signal.SIGTERM) -> None:
-        """Ask the command to save and stop, by a signal; `poll` tells when it has."""
+        """Send a signal, at which the command saves and stops; `poll` returns False once it has."""
         self.stopping = True
         self.process.send_signal(number)
 

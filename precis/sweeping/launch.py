@@ -13,11 +13,11 @@ from precis.sweeping.sweep_folder import last_line, print_state
 
 
 def run_environment(slot: int, slots: int) -> dict[str, str]:
-    """Return the environment of the run in a slot (from 0) of `slots`, which divide cores and GPUs of this machine."""
-    # `same_suite`: runs import this installation. Inside SLURM, they must not take themselves for tasks of its job.
+    """Return the environment of run `slot`, from 0, of `slots` simultaneous ones, which divide the cores and GPUs."""
+    # `same_suite`: runs import this installation. Without SLURM's variables, they do not act as tasks of a SLURM job.
     environment = {name: value for name, value in same_suite(os.environ).items() if not name.startswith("SLURM_")}
     if slots > 1:
-        environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // slots)))  # unless it is set
+        environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // slots)))  # unless already set
         if listed := os.environ.get("CUDA_VISIBLE_DEVICES"):
             gpus = listed.split(",")
         else:
@@ -25,7 +25,7 @@ def run_environment(slot: int, slots: int) -> dict[str, str]:
 
             gpus = [str(number) for number in range(torch.cuda.device_count())]
         if len(gpus) > 1:
-            # Every `slots`-th GPU. A slot that would get none, with more slots than GPUs, shares one with another slot.
+            # Every `slots`-th GPU. With more slots than GPUs, slots without a GPU of their own share one.
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus[slot::slots] or [gpus[slot % len(gpus)]])
     return environment
 
@@ -38,7 +38,7 @@ def launch(jobs: Sequence[Job], slots: int = 1, command: Sequence[str] = COMMAND
     """
     waiting = deque(job for job in jobs if not is_finished(job))
     running: dict[int, Running] = {}  # by slot
-    printed_stages: dict[Running, str] = {}  # command of a run that was printed last
+    printed_stages: dict[Running, str] = {}  # the command of each run that was printed last
     ended = [(job, "finished") for job in jobs if is_finished(job)]
     for job, _ in ended:
         print_state(job.label, "finished before")
@@ -68,7 +68,7 @@ def launch(jobs: Sequence[Job], slots: int = 1, command: Sequence[str] = COMMAND
 
 
 def _conclude(ended: list[tuple[Job, str]], jobs: Sequence[Job], stopped: bool) -> None:
-    """Print how many `jobs` are in each state, by (job, state) in `ended`; raise an error unless all have finished."""
+    """Print how many `jobs` are in each state, by (job, state) in `ended`; raise an error if any is unfinished."""
     counts = Counter(state for _, state in ended)
     if len(ended) < len(jobs):
         counts["waiting"] = len(jobs) - len(ended)  # not started before the launcher was stopped
@@ -78,7 +78,7 @@ def _conclude(ended: list[tuple[Job, str]], jobs: Sequence[Job], stopped: bool) 
     if stopped:
         print("stopped; the same command continues")
         raise SystemExit(130)  # the status of shells after Ctrl-C
-    first_by_state = {state: job for job, state in reversed(ended)}  # reversed: the first job of a state stays
+    first_by_state = {state: job for job, state in reversed(ended)}  # reversed: the first job of a state wins
     if job := first_by_state.get("failed"):
         failed = f"{counts['failed']} of {number} failed; the first is {job.label!r}, see {job.log}"
         raise UserError(f"{failed}; the same command runs what is missing")

@@ -56,7 +56,7 @@ def render(arguments: list[str]) -> None:
     check_buildable((point.label, point.config) for point in points)
     record(sweep, points, out)  # writes sweep.yaml and points.json
     for job in jobs:
-        job.prepare()  # writes the config into its run folder
+        job.prepare()  # writes its config to its run folder
     atomic_write(target, text)
     print(f"{target}: {counted(len(jobs), 'point')}; its first lines have the command that starts them")
 
@@ -75,8 +75,8 @@ def fill_template(template: Path, sweep: str, folder: Path, jobs: Sequence[Job],
     from jinja2 import StrictUndefined, TemplateError
     from jinja2.sandbox import SandboxedEnvironment  # templates may come from somebody else
 
-    environment = SandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)  # an unknown name fails
-    environment.filters |= {"sh": _shell_word, "kubernetes": lambda text: str(text).replace("$", "$$")}  # $$: escaped
+    environment = SandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)  # strict: no unknown name
+    environment.filters |= {"sh": _shell_word, "kubernetes": lambda text: str(text).replace("$", "$$")}  # $$: literal $
     fields = {
         "sweep": printable_line(sweep),  # its name
         "name": re.sub(r"[^a-z0-9]+", "-", sweep.lower())[:_LONGEST_NAME].strip("-") or "sweep",  # for Kubernetes
@@ -89,13 +89,13 @@ def fill_template(template: Path, sweep: str, folder: Path, jobs: Sequence[Job],
     try:
         return environment.from_string(template.read_text(encoding="utf-8")).render(**fields, **values)
     except (TemplateError, TypeError, ValueError) as error:
-        line = f":{error.lineno}" if getattr(error, "lineno", None) else ""  # only syntax errors have one
+        line = f":{error.lineno}" if getattr(error, "lineno", None) else ""  # of syntax errors
         reason = " ".join(str(error).split())
         raise UserError(f"{template}{line}: {reason}; correct the template, or pass the value by --values") from None
 
 
 def _shell_word(value: Any) -> str:
-    """Return a value as one word of a POSIX shell; no argument can have a null character."""
+    """Quote a value as one word of a POSIX shell; a `ValueError` for a null character, which no argument can have."""
     text = str(value)
     if "\0" in text:
         raise ValueError(f"{text!r} has a null character")

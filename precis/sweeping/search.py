@@ -37,7 +37,7 @@ MAX_FAILURES = 3  # trials in a row that fail, after which a worker gives up
 
 
 def compose_search(sweep: Sweep) -> list[Point]:
-    """Return the base of a search as a point, then points at the limits of its keys; a `UserError` if one is wrong."""
+    """Return points to check before a search: its base, then keys at their limits; a `UserError` if one is wrong."""
     from precis.sweeping.composition import compose_configs  # imports torch and Lightning
 
     section = sweep.search
@@ -46,7 +46,7 @@ def compose_search(sweep: Sweep) -> list[Point]:
         fixed["checkpoint.monitor"] = section["metric"]
     if "direction" in section:
         fixed["checkpoint.mode"] = MODES[section["direction"]]
-    corners = [{}, *extreme_points(section["keys"])]  # overrides with the smallest and largest values; {} is the base
+    corners = [{}, *extreme_points(section["keys"])]  # overrides: {} for the base, smallest and largest values
     points = [Point(label(values, section["keys"]) or "base", fixed | values) for values in corners]
     configs = compose_configs(sweep, points)
     points = [replace(point, config=config) for point, config in zip(points, configs)]
@@ -60,7 +60,7 @@ def compose_search(sweep: Sweep) -> list[Point]:
 
 
 def record_search(sweep: Sweep, base: dict[str, Any], out: Path) -> "Search":
-    """Record a search over `base`, the config that trials change, in `out`; a `UserError` if it has another search."""
+    """Write a search to `out`, with the config `base` that trials change; a `UserError` if `out` has another search."""
     from precis.trials.study import Search  # imports Optuna
 
     points_file = out / "points.json"
@@ -68,7 +68,7 @@ def record_search(sweep: Sweep, base: dict[str, Any], out: Path) -> "Search":
         raise UserError(f"{out}: has a sweep without search; pass another --out")
     out.mkdir(parents=True, exist_ok=True)
     digest = text_digest(json.dumps(base, sort_keys=True))
-    search = Search(out, with_metric(sweep.search, base), digest)  # checks that an earlier search has this digest
+    search = Search(out, with_metric(sweep.search, base), digest)  # refuses `out` if its search has another digest
     atomic_write(out / BASE, yaml.safe_dump(base, sort_keys=False, allow_unicode=True))
     atomic_write(out / "sweep.yaml", sweep.path.read_text(encoding="utf-8"))
     if not points_file.is_file():  # otherwise it has the trials of an earlier start
@@ -89,7 +89,7 @@ def work(arguments: list[str]) -> None:
     folder = out / f"worker-{worker}"
     check_links(folder, out)
     folder.mkdir(exist_ok=True)
-    lock = take_lock(folder / ".work.lock")  # a launcher that started this worker holds .lock
+    lock = take_lock(folder / ".work.lock")  # not .lock, which the launcher of this worker may hold
     if lock is None:
         raise UserError(f"{folder}: worker {worker} is running already; pass another --worker")
     with received_signals(signal.SIGUSR1, signal.SIGTERM, signal.SIGINT) as received:
@@ -102,7 +102,7 @@ def work(arguments: list[str]) -> None:
 
 
 def _run_trials(search: "Search", worker: int, received: list[int]) -> None:
-    """Run trials until none is left or a signal is `received`; a `UserError` if `MAX_FAILURES` in a row fail."""
+    """Run trials until none is left or `received` has a signal; a `UserError` if `MAX_FAILURES` in a row fail."""
     failures = 0  # in a row
     while not received and failures < MAX_FAILURES:
         with search.locked():
@@ -123,7 +123,7 @@ def _run_trials(search: "Search", worker: int, received: list[int]) -> None:
         if outcome == "pruned":
             write_state(job.folder, "pruned", read_state(job.folder)["step"])  # instead of finished, as `fit` wrote
         _report(search, number, values)
-    if failures == MAX_FAILURES:  # fewer if a signal ended the loop
+    if failures == MAX_FAILURES:  # there are fewer if a signal ended the loop
         last = f"{failures} trials failed in a row, the last one is trial {number}: {failure}"
         raise UserError(f"{last}; correct the cause, then start the search again")
 
@@ -132,23 +132,23 @@ def _job(search: "Search", number: int, values: dict[str, Any]) -> Job:
     """Compose the config of a trial from the values of its keys, add it to points.json, and return its job."""
     from precis.sweeping.composition import compose_configs  # imports torch and Lightning
 
-    sweep = Sweep(search.out / "sweep.yaml", search.out / BASE)  # path (for messages) and base config
+    sweep = Sweep(search.out / "sweep.yaml", search.out / BASE)  # path for messages, path of the base
     name = f"trial-{number:03}"
     text = f"trial {number}: {label(values, search.section['keys'])}"
     (config,) = compose_configs(sweep, [Point(text, values)])
     with search.locked():  # other workers write points.json, too
         content = read_described(search.out)
-        points = [point for point in content["points"] if point["run"] != name]  # replaces a continued trial
+        points = [point for point in content["points"] if point["run"] != name]  # without an earlier start of the trial
         points.append({"run": name, "label": text, "overrides": values, "config": config})
         content["points"] = sorted(points, key=lambda point: point["run"])
         atomic_write(search.out / "points.json", json.dumps(content, ensure_ascii=False, indent=1) + "\n")
-    return Job(text, search.out / name, config, after=())  # trials are compared on the validation, and not tested
+    return Job(text, search.out / name, config, after=())  # no test: trials are compared by their validation
 
 
 def _run(job: Job, received: list[int]) -> str | None:
-    """Train a trial, or continue it; return why it failed, "stopped" if it saved and stopped, None if it finished."""
+    """Train or continue a trial; return None if it finished, "stopped" if it saved and stopped, or why it failed."""
     while not received:
-        # In the session of this worker, so that a launcher that kills the worker kills its run too.
+        # In the process group of this worker, so that a launcher that kills the worker kills the run, too.
         run = Running(job, os.environ, own_session=False)
         while run.state == "running":
             if received and not run.stopping:
@@ -158,8 +158,8 @@ def _run(job: Job, received: list[int]) -> str | None:
             time.sleep(0.1)  # seconds
         if run.state != "elsewhere":
             break
-        time.sleep(1)  # the trial still runs, though its worker was killed: wait until it ends
-    else:  # a signal came while it waited
+        time.sleep(1)  # elsewhere: the run of an earlier worker that was killed still holds the lock
+    else:  # a signal came before the run could start
         return "stopped"
     if run.state == "stopped" or (run.state == "failed" and is_signal_status(run.process.returncode)):
         return "stopped"  # or a signal ended the run before it reached this worker

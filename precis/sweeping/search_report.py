@@ -21,17 +21,17 @@ STYLES = {"complete": "green", "pruned": "cyan", "interrupted": "yellow", "faile
 
 
 def trial_rows(search: Search) -> list[dict[str, Any]]:
-    """Return a dict for each trial that was started, as `precis sweep status --json` prints it."""
-    workers = states(search.out, worker_jobs(search.out, 1))  # worker 1, and all that have a folder
+    """Return a dict for each trial that was started: number, state, score, values of keys, etc., as printed in JSON."""
+    workers = states(search.out, worker_jobs(search.out, 1))  # worker 1, and others with a folder
     active = {worker.job.folder.name for worker in workers if worker.state == "running"}
     described = []
     for trial in search.trials:
         if trial.state == TrialState.WAITING:
-            continue  # enqueued, not started
+            continue  # enqueued but not started
         worker = trial.user_attrs.get("worker")  # its number
-        is_working = is_locked(search.out / f"worker-{worker}" / ".work.lock")  # also for workers started by hand
+        is_working = is_locked(search.out / f"worker-{worker}" / ".work.lock")  # also of workers started by hand
         unfinished = "running" if f"worker-{worker}" in active or is_working else "interrupted"
-        state = STATES.get(trial.state, unfinished)  # `STATES` has those of trials that have ended
+        state = STATES.get(trial.state, unfinished)  # `STATES`: of trials that have ended
         score = trial.value if trial.state == TrialState.COMPLETE else None
         result = {"trial": trial.number, "state": state, "score": score, "validations": trial.last_step or 0}
         failure = trial.user_attrs.get("failure")
@@ -40,7 +40,7 @@ def trial_rows(search: Search) -> list[dict[str, Any]]:
 
 
 def describe(search: Search, trial: FrozenTrial) -> str:
-    """Return the score of a trial, after which validation it was pruned, or why it failed; otherwise "running"."""
+    """Return as text the score of a trial, the validation after which it was pruned, why it failed, or "running"."""
     if trial.state == TrialState.COMPLETE:
         return f"{search.section['metric']} {trial.value:.4g}"
     if trial.state == TrialState.PRUNED:
@@ -49,7 +49,7 @@ def describe(search: Search, trial: FrozenTrial) -> str:
 
 
 def describe_best(search: Search) -> str:
-    """Return the best score so far, and its trial."""
+    """Return a text with the best score so far, and the number of its trial."""
     best = search.best
     if best is None:
         return "no trial is complete yet"
@@ -68,8 +68,8 @@ def print_search(search: Search, as_json: bool = False) -> None:
     keys = search.section["keys"]
     table = Table()
     names = [short_key(key, set(keys)) for key in keys]
-    for name in ("trial", "state", search.section["metric"], "validations", *names, ""):  # "": best, or a failure
-        layout = {"min_width": len("interrupted")} if name == "state" else {"overflow": "fold"}  # no break in a state
+    for name in ("trial", "state", search.section["metric"], "validations", *names, ""):  # "": "best" or a failure
+        layout = {"min_width": len("interrupted")} if name == "state" else {"overflow": "fold"}  # unbroken
         table.add_column(name, justify="left" if name in ("state", "") else "right", **layout)
     for trial in trials:
         cells = [str(trial["trial"]), trial["state"], _cell(trial["score"]), str(trial["validations"])]

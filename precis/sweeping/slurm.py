@@ -61,7 +61,7 @@ class Profile:
 
 
 def check_devices(profile: Profile, jobs: Iterable[Job]) -> None:
-    """Raise a `UserError` unless a profile has the nodes of each point's trainer and one task for each device."""
+    """Raise a `UserError` unless a profile has as many nodes as each job's trainer, and one task for each device."""
     from precis.training.cluster_tasks import number_of_devices  # imports torch
 
     for job in jobs:
@@ -76,7 +76,7 @@ def check_devices(profile: Profile, jobs: Iterable[Job]) -> None:
 
 
 def checked_profile(options: Any) -> Profile:
-    """Return parsed options as a profile; a `UserError` if a value has a line end, which could start a command."""
+    """Return parsed options as a profile; a `UserError` for a line break in a value, which could begin a command."""
     profile = Profile(**{field.name: getattr(options, field.name) for field in fields(Profile)})
     values = {"partition": profile.partition, "memory": profile.memory}
     for key, value in profile.directives.items():
@@ -94,8 +94,8 @@ def checked_profile(options: Any) -> Profile:
 def submit(jobs: Sequence[Job], profile: Profile, folder: Path, name: str) -> dict[str, str]:
     """Submit jobs as an array `name`, with batch scripts and output in `folder`; return SLURM's ids by run folder name.
 
-    More jobs than SLURM's MaxArraySize are several arrays, each of which waits for the one before, so that
-    `concurrency` holds for all. If SLURM refuses one of them, the others are canceled.
+    More jobs than SLURM's MaxArraySize become several arrays, each of which waits for the one before, so that the
+    limit `profile.concurrency` holds for all jobs together. If SLURM refuses an array, the earlier ones are canceled.
 
     Raises:
         UserError: if there is no SLURM, or it refuses.
@@ -127,7 +127,7 @@ def submit(jobs: Sequence[Job], profile: Profile, folder: Path, name: str) -> di
 
 
 def _max_array_size() -> int:
-    """Return SLURM's MaxArraySize, a limit of the number of jobs in an array."""
+    """Return SLURM's MaxArraySize, the limit on the number of jobs in an array."""
     setting = None
     if shutil.which("scontrol"):
         process = subprocess.run(["scontrol", "show", "config"], capture_output=True, text=True)
@@ -136,7 +136,7 @@ def _max_array_size() -> int:
 
 
 def _parameters(profile: Profile, name: str, after: str | None) -> dict[str, Any]:
-    """Return submitit's parameters for a profile and an array `name`, which waits for the array of job `after`."""
+    """Return submitit's parameters for a job array `name`, which waits for the array of the job id `after`, if any."""
     root = Path(__file__).parents[2]  # folder that contains precis
     # Jobs import this installation of the suite, and no module from the working folder.
     path = f"export PYTHONSAFEPATH=1 PYTHONPATH={shlex.quote(str(root))}${{PYTHONPATH:+:$PYTHONPATH}}"
@@ -144,7 +144,7 @@ def _parameters(profile: Profile, name: str, after: str | None) -> dict[str, Any
     directives = {"signal": f"USR1@{profile.save_seconds}", "requeue": True} | profile.directives
     if after is not None:
         conditions = [directives["dependency"]] if "dependency" in directives else []
-        directives["dependency"] = ",".join([*conditions, f"afterany:{after.partition('_')[0]}"])  # the id of the array
+        directives["dependency"] = ",".join([*conditions, f"afterany:{after.partition('_')[0]}"])  # the array's id
     return {
         "job_name": name,
         "partition": profile.partition,
@@ -165,16 +165,17 @@ def _parameters(profile: Profile, name: str, after: str | None) -> dict[str, Any
 
 
 def _short(text: str) -> str:
+    """Return the lines with "error" in the output of a command, or else all of it, cut to 400 characters."""
     lines = [line.strip() for line in text.splitlines() if "error" in line.lower()]
     return " ".join(lines or text.split())[:400]
 
 
 def queue(jobs: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Return (state, reason) of jobs in the queue by id, such as ("PENDING", "Priority"); empty without SLURM."""
-    ids = {job for job in jobs if job}  # empty for points that were not submitted
+    """Return by id the (state, reason) of jobs in the queue, such as ("PENDING", "Priority"); empty without SLURM."""
+    ids = {job for job in jobs if job}  # an id is empty if a point was not submitted
     if not ids:
         return {}
-    command = ["squeue", "--noheader", "--array", "--me", "--format=%i|%T|%r"]  # id|state|reason; --array: of each task
+    command = ["squeue", "--noheader", "--array", "--me", "--format=%i|%T|%r"]  # id|state|reason; --array: per index
     try:
         process = subprocess.run(command, capture_output=True, text=True, timeout=120)  # seconds
     except FileNotFoundError:  # there is no SLURM here
@@ -188,14 +189,14 @@ def queue(jobs: Iterable[str]) -> dict[str, tuple[str, str]]:
 
 
 def cancel(jobs: Sequence[str]) -> None:
-    """Cancel jobs; running ones are signalled, so that they save first."""
+    """Cancel jobs by id; SLURM signals running ones, so that they save first."""
     process = subprocess.run(["scancel", *jobs], capture_output=True, text=True)
     if process.returncode:
         raise UserError(f"SLURM does not cancel: {_short(process.stderr)}")
 
 
 def work(job: Job) -> str:
-    """Run the commands of a point that were not successful yet, as a SLURM task; raise an error if one fails."""
+    """Run those commands of a point that were not yet successful, as a SLURM task; raise an error if one fails."""
     signal.signal(signal.SIGCONT, signal.SIG_IGN)  # SLURM sends it before SIGTERM; submitit would only log it
     rank = int(os.environ.get("SLURM_PROCID", "0"))
     with received_signals(*SIGNALS) as received:
@@ -203,26 +204,26 @@ def work(job: Job) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of a command in a task, with a thread for each core of the task."""
-    environment = same_suite(os.environ) | {"PRECIS_REQUEUE": "off"}  # task 0 requeues the job, not its commands
+    """Return environment variables for a command in a task, with one thread for each core of the task."""
+    environment = same_suite(os.environ) | {"PRECIS_REQUEUE": "off"}  # off: `_run_first_task` requeues the job
     if cpus := os.environ.get("SLURM_CPUS_PER_TASK"):
         environment.setdefault("OMP_NUM_THREADS", cpus)
     return environment
 
 
 def _failure(job: Job, rank: int | str) -> Path:
-    """Return the file by which a task other than 0 reports a failure to task 0; requeued jobs have other names."""
+    """Return the file that task `rank` writes to tell task 0 that it failed; its name changes with each requeue."""
     start = f"{os.environ.get('SLURM_JOB_ID', '')}.{os.environ.get('SLURM_RESTART_COUNT', '0')}"
     return job.folder / f".failed.{start}.rank{rank}"
 
 
 def _run_first_task(job: Job, received: list[int]) -> str:
-    """Run a job's commands as task 0; return finished, stopped or requeued, or raise an error; `received`: signals."""
+    """Run commands as task 0; return finished, stopped or requeued, or raise an error; `received`: signals so far."""
     run = Running(job, _environment(), COMMAND, own_session=False)
     failed_task = ""  # name of another task that failed, such as rank1
     while run.state == "running":
         if is_signal_status(run.process.poll()):
-            _wait_for(received)  # the signal has ended the command before it reached this process
+            _wait_for(received)  # a signal may have ended the command before it reached this process
         if received and not run.stopping:
             run.stop(received[0])
         if not run.stopping and not failed_task:
@@ -240,11 +241,11 @@ def _run_first_task(job: Job, received: list[int]) -> str:
 
 
 def _failed_task(job: Job) -> str:
-    """Return the name of a failed task, such as rank1, and delete all reports of failures; empty if there is none."""
+    """Return the name of a failed task, such as rank1, and delete all files that report failures; empty if none."""
     markers = sorted(job.folder.glob(_failure(job, "*").name))
     for path in markers:
         path.unlink(missing_ok=True)
-    return markers[0].name.rpartition(".")[2] if markers else ""
+    return markers[0].name.rpartition(".")[2] if markers else ""  # .failed.JOB.RESTART.rank1
 
 
 def _wait_for(received: list[int]) -> None:
@@ -255,11 +256,11 @@ def _wait_for(received: list[int]) -> None:
 
 
 def _run_other_task(job: Job, rank: int, received: list[int]) -> str:
-    """Run commands as a task other than 0; never raise: srun would kill task 0 before it reports the failure."""
+    """Run commands as a task other than 0; never raise, or srun would kill task 0 before it reports the failure."""
     finished_stages = read_status(job.folder)["done"]
     for name, arguments in job.stages():
         if name in finished_stages or arguments[0] not in MULTI_TASK_COMMANDS:
-            continue  # done, or run by task 0 alone
+            continue  # successful before, or a command that only task 0 runs
         with (job.folder / f"log.rank{rank}.txt").open("a", encoding="utf-8") as log:
             streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
             process = subprocess.Popen([*COMMAND, *arguments], env=_environment(), **streams)

@@ -75,19 +75,19 @@ def _start_points(file: Sweep, out: Path, options: Namespace) -> None:
 
 
 def _dry_run(file: Sweep, points: list[Point], jobs: list[Job]) -> Iterator[str]:
-    """Yield the commands of each point as lines of a shell, and the number of points."""
+    """Yield the commands of each point as lines for a shell, then a line with the number of points."""
     for point, job in zip(points, jobs):
         # The output may be piped to a shell, so a line break in a label would begin a command.
         yield f"# {printable_line(point.label)}" + (" (finished)" if is_finished(job) else "")
         fit = ["precis", "fit", f"--config={file.base}", *flags(point.overrides), f"--run_dir={job.folder}"]
-        yield shlex.join(fit)  # not the first of `stages`, which reads a config that is only written at the start
+        yield shlex.join(fit)  # not stages()[0], which reads a config that is only written when the job starts
         yield from (shlex.join(["precis", *arguments]) for _, arguments in job.stages()[1:])  # after fit
     num_finished = sum(map(is_finished, jobs))
     yield f"{counted(len(jobs), 'point')}: {num_finished} finished, {len(jobs) - num_finished} to run"
 
 
 def _start_search(file: Sweep, out: Path, options: Namespace) -> None:
-    """Check the base of a search and the limits of its keys, write it to the folder `out`, and launch its workers."""
+    """Check a search (its base, and the limits of its keys), write it to the folder `out`, and launch its workers."""
     from precis.sweeping.composition import check_buildable  # imports torch and Lightning
 
     points = compose_search(file)
@@ -96,7 +96,7 @@ def _start_search(file: Sweep, out: Path, options: Namespace) -> None:
         profile = checked_profile(options.profile)
         if profile.nodes * profile.tasks_per_node > 1:
             raise UserError("a worker of a search is one task; give --profile.nodes 1 --profile.tasks_per_node 1")
-        check_devices(profile, [Job("base of the search", Path(), base)])  # only for this check, so without a folder
+        check_devices(profile, [Job("base of the search", Path(), base)])  # for the check only: no folder
     check_buildable((point.label, point.config) for point in points)
     if options.dry_run:
         print(shlex.join(["precis", "fit", f"--config={file.base}", *flags(file.fixed)]))
@@ -105,13 +105,13 @@ def _start_search(file: Sweep, out: Path, options: Namespace) -> None:
         return
     search = record_search(file, base, out)
     _launch(out, sweep_folder.worker_jobs(out, _num_workers(options)), options)
-    if options.launcher == "local":  # on SLURM, the search ends after this command
+    if options.launcher == "local":  # in SLURM, the search goes on after this command
         from precis.sweeping.search_report import print_search
 
         print_search(search)
 
 
-def _num_workers(options: Namespace) -> int:
+def _num_workers(options: Namespace) -> int:  # of a search
     return options.profile.concurrency if options.launcher == "slurm" else options.jobs
 
 
@@ -129,7 +129,7 @@ def retry(arguments: list[str]) -> None:
     if is_slurm and "profile" in last_launch and not any(word.startswith("--profile") for word in arguments):
         options.profile = sweep_folder.read_profile(out)
     workers = sweep_folder.worker_jobs(out, _num_workers(options)) if is_search(out) else None
-    points = sweep_folder.states(out, workers)  # None: points of points.json
+    points = sweep_folder.states(out, workers)  # None: all points of the sweep
     jobs = [point.job for point in points if point.state in sweep_folder.TO_RETRY]
     labels = [f"  {printable_line(job.label)}" for job in jobs]
     number = counted(len(points), points[0].job.KIND if points else Job.KIND)  # points, or workers of a search
@@ -141,7 +141,7 @@ def retry(arguments: list[str]) -> None:
 
 
 def _add_launcher(parser: ArgumentParser, default: str | None) -> None:
-    """Add `--launcher`, `--jobs` and `--profile`; a `default` launcher of None is the launcher of the last launch."""
+    """Add `--launcher`, `--jobs` and `--profile`; `default` is the launcher, None for that of the last launch."""
     launcher_help = "processes of this machine, or a SLURM job array"
     parser.add_argument("--launcher", type=Literal["local", "slurm"] | None, default=default, help=launcher_help)
     parser.add_argument("--jobs", type=PositiveInt, default=1, help="local: number of runs at a time")
@@ -150,7 +150,7 @@ def _add_launcher(parser: ArgumentParser, default: str | None) -> None:
 
 def _launch(out: Path, jobs: Sequence[Job], options: Namespace) -> None:
     """Start jobs of the sweep folder `out` on this machine, until all have ended, or submit them to SLURM."""
-    for name in (sweep_folder.LOCK, "slurm"):  # what a launch writes
+    for name in (sweep_folder.LOCK, "slurm"):  # file and folder that a launch writes
         check_links(out / name, out)  # raises a `UserError` if a link leads out of the folder
     if options.launcher == "slurm":
         _submit(out, jobs, checked_profile(options.profile))
@@ -165,9 +165,9 @@ def _submit(out: Path, jobs: Sequence[Job], profile: Profile) -> None:
     if missing:
         # Absolute, since jobs start in another folder; not resolved, since `submit` has to see links to refuse them.
         absolute = [replace(job, folder=job.folder.absolute()) for job in missing]
-        numbers = submit(absolute, profile, out.resolve() / "slurm", out.resolve().name)  # `_launch` checked slurm/
-        sweep_folder.write_launch(out, "slurm", numbers, profile=asdict(profile))
-        first = next(iter(numbers.values())).split("_")[0]  # ARRAY of ARRAY_INDEX
+        slurm_ids = submit(absolute, profile, out.resolve() / "slurm", out.resolve().name)
+        sweep_folder.write_launch(out, "slurm", slurm_ids, profile=asdict(profile))
+        first = next(iter(slurm_ids.values())).split("_")[0]  # ARRAY of ARRAY_INDEX
         print(f"submitted {counted(len(missing), kind)} as job {first}, {profile.concurrency} at a time")
     print(f"{counted(len(jobs), kind)}, {len(missing)} submitted; precis sweep status {out} shows their state")
 

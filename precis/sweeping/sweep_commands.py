@@ -27,7 +27,7 @@ INDEX_VARIABLE = "JOB_COMPLETION_INDEX"  # variable set by Kubernetes
 
 
 def folder_parser(command: str, description: str | None, points: bool = False) -> ArgumentParser:
-    """Return a parser with the sweep folder as argument, and with `points`, also words that select points."""
+    """Return a parser of a sweep folder, and if `points`, also of words that select points."""
     parser = ArgumentParser(prog=f"precis sweep {command}", description=description, exit_on_error=False)
     parser.add_argument("folder", type=Path, help="a sweep folder, such as runs/NAME")
     if points:
@@ -71,7 +71,7 @@ def status(arguments: list[str]) -> None:
 
 
 def _matching(points: Sequence[PointState], words: Sequence[str], folder: Path) -> list[PointState]:
-    """Return points whose label or folder name has one of the words (none: all); a `UserError` if a word is in none."""
+    """Return points with a word in label or folder name (no words: all); a `UserError` if a word matches no point."""
 
     def matches(point: PointState, word: str) -> bool:
         return word in point.job.label or word in point.job.folder.name
@@ -90,12 +90,12 @@ def logs(arguments: list[str]) -> None:
     parser.add_argument("--rank", type=NonNegativeInt, default=0, help="the process whose log is shown")
     options = parser.parse_args(arguments)
     folder = options.folder
-    workers = sweep_folder.worker_jobs(folder, 1) if is_search(folder) else []  # worker 1, and all that have a folder
+    workers = sweep_folder.worker_jobs(folder, 1) if is_search(folder) else []  # worker 1, and others with a folder
     points = [*sweep_folder.states(folder), *sweep_folder.states(folder, workers)]  # points or trials, then workers
     for point in _matching(points, options.points, folder):
         path = point.job.log if options.rank == 0 else point.job.folder / f"log.rank{options.rank}.txt"
         if not path.is_file() and point.slurm:  # the job failed before its log was created
-            path = folder / "slurm" / f"{point.slurm}_{options.rank}_log.out"  # submitit's name of the output
+            path = folder / "slurm" / f"{point.slurm}_{options.rank}_log.out"  # log file of submitit
         print(f"== {printable_line(point.job.label)} ({point.state}): {path}")
         if path.is_file():
             lines = path.read_text(encoding="utf-8", errors="replace").removesuffix("\n").split("\n")
@@ -106,7 +106,7 @@ def cancel(arguments: list[str]) -> None:
     """`precis sweep cancel FOLDER [POINT ...]`: stop running and waiting points; runs save first, `retry` continues."""
     options = folder_parser("cancel", cancel.__doc__, points=True).parse_args(arguments)
     folder = options.folder
-    jobs = sweep_folder.worker_jobs(folder, 1) if is_search(folder) else None  # worker 1, and all that have a folder
+    jobs = sweep_folder.worker_jobs(folder, 1) if is_search(folder) else None  # worker 1, and others with a folder
     points = _matching(sweep_folder.states(folder, jobs), options.points, folder)
     slurm_ids = [point.slurm for point in points if point.slurm and point.state in ("queued", "running")]
     if slurm_ids:
@@ -146,5 +146,5 @@ def run_point(arguments: list[str]) -> None:
         index = int(text)
     if index >= len(jobs):
         raise UserError(f"{options.folder}: no point {index}; it has {len(jobs)}, from 0")
-    jobs[index].check_links()  # none may lead out of the sweep folder
+    jobs[index].check_links()  # no link may lead out of the sweep folder
     launch([jobs[index]])  # one job, which has all cores and GPUs

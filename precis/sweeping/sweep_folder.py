@@ -50,7 +50,7 @@ _PLAIN_DIRECTIVES = {"account", "constraint", "exclude", "gres", "nodelist", "qo
 
 @dataclass(frozen=True)
 class PointState:
-    """State of a point, with details and the id of its last SLURM job.
+    """State of a point, with details such as the last scores, and the id of its last SLURM job, empty without one.
 
     The state is finished, running, queued (in SLURM), waiting (for an active local launcher), failed, interrupted
     (started but not running) or missing (not started).
@@ -63,7 +63,7 @@ class PointState:
 
 
 def jobs_of(sweep: Sweep, points: list[Point], out: Path) -> list[Job]:
-    """Return the job of each point."""
+    """Return the job of each point: its run folder in `out`, its config, and the commands after `fit`."""
     return [Job(point.label, out / point.name, point.config, tuple(sweep.after)) for point in points]
 
 
@@ -89,7 +89,7 @@ def write_launch(out: Path, launcher: str, jobs: dict[str, str], **more: Any) ->
 
 
 def states(out: Path, jobs: Sequence[Job] | None = None) -> list[PointState]:
-    """Return states of jobs, such as a search's workers; by default of the points in points.json, which must exist."""
+    """Return the states of jobs, such as workers of a search; by default, of all points in points.json."""
     jobs = read_points(out) if jobs is None else jobs
     slurm_ids = read_launch(out)["jobs"]
     # Query the queue first: jobs that leave it in the meantime have their final state in the folder.
@@ -107,12 +107,12 @@ def _state(job: Job, in_slurm: tuple[str, str] | None, launcher_is_active: bool)
     if is_finished(job):
         return "finished", last_metrics(job.folder)
     slurm_state, reason = in_slurm or ("", "")
-    if slurm_state in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "CONFIGURING"):  # in other states, a job runs
+    if slurm_state in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "CONFIGURING"):  # in other states, it runs
         path = job.folder / "requeued.json"
-        times = read_json(path, requeued=int)["requeued"] if path.is_file() else 0
-        return "queued", reason + (f", requeued {counted(times, 'time')}" if times else "")
+        num_requeues = read_json(path, requeued=int)["requeued"] if path.is_file() else 0
+        return "queued", reason + (f", requeued {counted(num_requeues, 'time')}" if num_requeues else "")
     if in_slurm is not None or is_locked(job.folder / ".lock"):  # the lock of a local launcher's process
-        return "running", _running(job)
+        return "running", _current_command(job)
     if failed := read_status(job.folder)["failed"]:  # command and exit status
         return "failed", f"{failed.get('command')} ended with status {failed.get('status')}: {last_line(job.log)}"
     if launcher_is_active:  # a local one, which starts this job later
@@ -122,17 +122,17 @@ def _state(job: Job, in_slurm: tuple[str, str] | None, launcher_is_active: bool)
     return "missing", ""
 
 
-def _running(job: Job) -> str:
-    """Return the current command by the log of a running job, for `fit` with the progress of training."""
+def _current_command(job: Job) -> str:
+    """Return the command that a running job last wrote to its log, for `fit` with the progress of training."""
     lines = job.log.read_text(encoding="utf-8", errors="replace").splitlines() if job.log.is_file() else []
-    commands = [line.split()[2] for line in lines if line.startswith("$ precis ")]  # as `Running` writes them
+    commands = [line.split()[2] for line in lines if line.startswith("$ precis ")]  # such as "$ precis fit ..."
     if not commands:
         return "starting"
     return f"{commands[-1]} {last_metrics(job.folder)}".strip() if commands[-1] == "fit" else commands[-1]
 
 
 def worker_jobs(out: Path, count: int) -> list[WorkerJob]:
-    """Return the jobs of workers 1 to `count` (each launch has worker 1), and of others with a folder in the search."""
+    """Return the jobs of a search's workers: 1 to `count`, and those of earlier launches, which have a folder."""
     names = (path.name.removeprefix("worker-") for path in out.glob("worker-*"))
     earlier = {int(name) for name in names if re.fullmatch("[1-9][0-9]{0,3}", name)}  # ignores other folders
     section, base = read_section(out)
@@ -148,7 +148,7 @@ def last_line(path: Path) -> str:
 
 
 def last_metrics(run: Path) -> str:
-    """Return a text with the step and the last validation ROUGE-1 in metrics.csv; empty before the first values."""
+    """Return the step and the last validation ROUGE-1 in metrics.csv as a text; empty before the first values."""
     step, scores = read_metrics(run, "val/rouge1")
     return ("" if step is None else f"step {step}") + (f", ROUGE-1 {scores[-1]:.2f}" if scores else "")
 
@@ -159,7 +159,7 @@ def print_state(label: str, state: str, detail: str = "") -> None:
 
 
 def conclude(out: Path, jobs: Sequence[Job]) -> None:
-    """Print the point with the best test ROUGE-1, beside lead-1, and a command that compares all, if any was tested."""
+    """Print the point with the best test ROUGE-1, beside that of lead-1, and a command that compares tested points."""
     files = [(job.label, job.folder / "results.json") for job in jobs]
     results = [(label, read_json(path, scores=dict)) for label, path in files if path.is_file()]
     results = [(label, result) for label, result in results if "test/rouge1" in result["scores"]]
@@ -171,7 +171,7 @@ def conclude(out: Path, jobs: Sequence[Job]) -> None:
 
 
 def read_points(out: Path) -> list[Job]:
-    """Return the points of a sweep folder; a `UserError` if it has a command that a sweep may not run."""
+    """Return the jobs of the points in a sweep folder; a `UserError` for a command that a sweep may not run."""
     path = Path(out) / POINTS
     content = read_described(out)
     check_commands(content["after"], str(path))
@@ -183,7 +183,7 @@ def read_launch(out: Path) -> dict[str, Any]:
     """Return launch.json: `launcher` (local, slurm; None before a launch), `jobs` (SLURM ids by run folder), etc."""
     path = Path(out) / LAUNCH
     if not path.is_file():
-        return {"launcher": None, "jobs": {}}  # before a launch
+        return {"launcher": None, "jobs": {}}  # there was no launch yet
     content = read_json(path, launcher=str | None, jobs=dict[str, str])
     for job_id in content["jobs"].values():  # they become arguments of scancel
         if not _JOB_ID.fullmatch(job_id):
@@ -195,7 +195,7 @@ def read_profile(out: Path) -> Profile:
     """Return the profile of the last launch; a `UserError` if it may run commands, unless the folder is trusted."""
     path = Path(out) / LAUNCH
     parser = ArgumentParser(exit_on_error=False)
-    parser.add_argument("--profile", type=Profile)
+    parser.add_argument("--profile", type=Profile)  # checks names and types
     try:
         parsed = parser.parse_object({"profile": read_json(path, profile=dict)["profile"]}).profile
     except ArgumentError as error:

@@ -13,24 +13,24 @@ from precis.runs.checkpoint_files import WholeCheckpoints
 
 
 def number_of_devices(trainer: Mapping[str, Any]) -> int | None:
-    """Return the number of devices per node from the arguments of Lightning's Trainer; None for all available ones."""
+    """Return the number of devices per node by the arguments of Lightning's Trainer; None for all available ones."""
     devices = trainer.get("devices", "auto")
     if isinstance(devices, (list, tuple)):
         return len(devices)
     if str(devices) in ("auto", "-1"):
         return 1 if trainer.get("accelerator") == "cpu" else None  # on CPUs, Lightning's auto is 1
-    if "," in str(devices):  # numbers of devices, as in "0,2" or "1,"
+    if "," in str(devices):  # indices of devices, as in "0,2" or "1,"
         return len([word for word in str(devices).split(",") if word.strip()])
     return int(devices)
 
 
 def in_slurm_step(environment: Mapping[str, str]) -> bool:
-    """Return whether SLURM started this process as a task of a job, not manually in a shell of an allocation."""
+    """Return whether SLURM started this process as a task of a job; False for one started by hand in a SLURM shell."""
     return "SLURM_NTASKS" in environment and environment.get("SLURM_JOB_NAME") not in ("bash", "interactive")
 
 
 def check_run_dir(environment: Mapping[str, str]) -> None:
-    """Raise a `UserError` for several processes; called without `--run_dir`, where each would choose its own folder."""
+    """Raise a `UserError` if there are several processes: without `--run_dir`, each would choose its own folder."""
     launcher = ""
     if "TORCHELASTIC_RUN_ID" in environment and int(environment.get("WORLD_SIZE", 1)) > 1:  # set by torchrun
         launcher = "torchrun"
@@ -43,7 +43,7 @@ def check_run_dir(environment: Mapping[str, str]) -> None:
 
 def check_tasks(trainer: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> None:
     """Raise a `UserError` if tasks and devices differ: a model would be trained twice, or tasks would wait forever."""
-    environment = os.environ if environment is None else environment  # not as a default: `datasets` replaces it
+    environment = os.environ if environment is None else environment  # read late: `datasets` replaces it
     devices = number_of_devices(trainer) or max(1, torch.cuda.device_count())  # None: all GPUs, or the CPU
     nodes = int(trainer.get("num_nodes") or 1)
     if "TORCHELASTIC_RUN_ID" in environment:
@@ -61,7 +61,7 @@ def check_tasks(trainer: Mapping[str, Any], environment: Mapping[str, str] | Non
 
 
 def _compare(key: str, configured: int, num_started: int, description: str) -> None:
-    """Raise a `UserError` if `trainer.KEY` differs from the number that was started, which {} stands for."""
+    """Raise a `UserError` if `trainer.KEY` differs from the number started, which replaces {} in `description`."""
     if configured != num_started:
         addition = " and --trainer.strategy ddp" if key == "devices" and configured == 1 else ""
         remedy = f"pass --trainer.{key} {num_started}{addition}, or ask for {configured}"
@@ -69,7 +69,7 @@ def _compare(key: str, configured: int, num_started: int, description: str) -> N
 
 
 def trainer_plugins(configured: Any) -> list[Any]:
-    """Return the config's plugins, and one for atomic checkpoints, one for SLURM; may set SLURM_NTASKS_PER_NODE."""
+    """Return the config's plugins, one for atomic checkpoints, and one for SLURM in a SLURM job; each unless given."""
     plugins = configured if isinstance(configured, (list, tuple)) else [configured]
     plugins = [plugin for plugin in plugins if plugin]  # a config without plugins has None
     if not any(isinstance(plugin, CheckpointIO) for plugin in plugins):
@@ -77,6 +77,6 @@ def trainer_plugins(configured: Any) -> list[Any]:
     has_environment = any(isinstance(plugin, ClusterEnvironment) for plugin in plugins)
     if not has_environment and in_slurm_step(os.environ) and "TORCHELASTIC_RUN_ID" not in os.environ:  # set by torchrun
         per_node = int(os.environ["SLURM_NTASKS"]) // int(os.environ.get("SLURM_NNODES", 1))
-        os.environ.setdefault("SLURM_NTASKS_PER_NODE", str(per_node))  # unless set; Lightning reads it
+        os.environ.setdefault("SLURM_NTASKS_PER_NODE", str(per_node))  # Lightning reads it
         plugins.append(SLURMEnvironment(auto_requeue=False))  # `GracefulStop` requeues, after saving
     return plugins

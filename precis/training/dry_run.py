@@ -29,7 +29,7 @@ class DryRunReport(Callback):
 
     def __init__(self, planned: Namespace) -> None:
         self.planned = planned  # options of the trainer for the whole training
-        self.shapes: dict[str, str] = {}  # of the first batch, by field
+        self.shapes: dict[str, str] = {}  # of the tensors of the first batch, by field
         self.seconds: dict[str, list[float]] = {"training": [], "validation": []}  # of each batch
         self._start = 0.0
 
@@ -63,20 +63,20 @@ class DryRunReport(Callback):
         Console().print(table)
 
     def estimate(self, trainer: Trainer, module: LightningModule) -> dict[str, str]:
-        """Return by name the figures of the whole training as texts: parameters, memory, steps and times."""
-        planned, batches_per_step = self.planned, trainer.accumulate_grad_batches  # `planned`: Trainer options
+        """Return an estimate of the whole training as texts by name: parameters, memory, steps and times."""
+        planned, batches_per_step = self.planned, trainer.accumulate_grad_batches  # `planned`: options of the Trainer
         batches = limit_batches(len(trainer.datamodule.train_dataloader()), planned.limit_train_batches)
         # In Lightning, -1 is no limit; if neither epochs nor steps are limited, it trains 1,000 epochs.
         max_steps = inf if planned.max_steps in (None, -1) else planned.max_steps
         default_epochs = 1000 if max_steps == inf else inf
-        max_epochs = {None: default_epochs, -1: inf}.get(planned.max_epochs, planned.max_epochs)  # -1: no limit
+        max_epochs = {None: default_epochs, -1: inf}.get(planned.max_epochs, planned.max_epochs)
         steps_per_epoch = max(1, ceil(batches / batches_per_step))  # the last step of an epoch may have fewer batches
         steps = min(steps_per_epoch * max_epochs, max_steps)
         step_seconds = self._typical_seconds("training") * min(batches_per_step, batches)
 
         parameters = sum(parameter.numel() for parameter in module.parameters())
         trained = sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
-        rows = {
+        figures = {
             "parameters": f"{parameters:,}, {trained:,} of them trained",
             "peak memory": f"{_peak_memory(trainer)}, measured on {counted(len(self.seconds['training']), 'batch')}",
             "steps": f"{steps_per_epoch:,} per epoch, {f'{steps:,}' if isfinite(steps) else 'no limit'} in all",
@@ -85,16 +85,16 @@ class DryRunReport(Callback):
         }
         if self.seconds["validation"]:  # "at most": batches past `val_summaries` generate nothing and take less time
             batches = limit_batches(len(trainer.datamodule.val_dataloader()), planned.limit_val_batches)
-            rows["one validation"] = f"at most {format_seconds(self._typical_seconds('validation') * batches)}"
-        return rows
+            figures["one validation"] = f"at most {format_seconds(self._typical_seconds('validation') * batches)}"
+        return figures
 
     def _typical_seconds(self, stage: str) -> float:
-        """Return the median time of a batch, without the first one, which includes the initialization of libraries."""
+        """Return the median time of a batch, without the first one, in which libraries are initialized."""
         return median(self.seconds[stage][1:] or self.seconds[stage])
 
 
 def prepare_dry_run(config: Namespace) -> DryRunReport:
-    """Limit the trainer of a config to a few steps, and switch off what writes to a run folder; return the report."""
+    """Limit the trainer of a config to a few steps that write no run folder; return the callback that reports them."""
     report = DryRunReport(config.trainer.clone())  # the options of the real training, for the estimate
     config.trainer.fast_dev_run = STEPS  # Lightning's option for a few batches without checkpoints
     config.trainer.logger = False
@@ -104,14 +104,14 @@ def prepare_dry_run(config: Namespace) -> DryRunReport:
 
 
 def limit_batches(batches: int, limit: int | float | None) -> int:
-    """Return the number of batches of an epoch with Lightning's limit: a maximum (int), a share (float), or None."""
+    """Return the number of batches of an epoch under Lightning's limit: a maximum (int), a share (float), or None."""
     if limit is None:
         return batches
     return int(batches * limit) if isinstance(limit, float) else min(batches, limit)
 
 
 def batch_shapes(batch: Any) -> dict[str, str]:
-    """Return by field the shape and type of each tensor of a batch, such as "[8, 400] int64", and lengths of lists."""
+    """Return, by field of a batch, shape and type of a tensor, such as "[8, 400] int64", or the length of a list."""
     shapes = {}
     for field in fields(batch) if is_dataclass(batch) else ():  # nothing for the batches of users' DataModules
         value = getattr(batch, field.name)
@@ -123,7 +123,7 @@ def batch_shapes(batch: Any) -> dict[str, str]:
 
 
 def _peak_memory(trainer: Trainer) -> str:
-    """Return the largest memory so far, of the GPU or of the process, as a text."""
+    """Return the peak memory so far, of the GPU or else of the process, as a text."""
     if trainer.strategy.root_device.type == "cuda":
         return f"{format_size(torch.cuda.max_memory_reserved())} of the GPU"
-    return f"{format_size(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)} of the process"  # from KiB
+    return f"{format_size(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)} of the process"  # ru_maxrss: KiB

@@ -14,8 +14,8 @@ MAX_WITHOUT_PROGRESS = 3  # requeues in a row without a new checkpoint; after mo
 
 
 def job_id(environment: Mapping[str, str] | None = None) -> str | None:
-    """Return the id of the SLURM job of this process, 12 or 12_3; None without SLURM."""
-    environment = os.environ if environment is None else environment  # no default: `datasets` replaces `os.environ`
+    """Return the id of the SLURM job of this process, such as 12, or 12_3 in a job array; None without SLURM."""
+    environment = os.environ if environment is None else environment  # read late: `datasets` replaces `os.environ`
     if array := environment.get("SLURM_ARRAY_JOB_ID"):
         return f"{array}_{environment['SLURM_ARRAY_TASK_ID']}"
     return environment.get("SLURM_JOB_ID")
@@ -24,8 +24,8 @@ def job_id(environment: Mapping[str, str] | None = None) -> str | None:
 def requeue(run: Path, progress_file: Path | None = None) -> bool:
     """Requeue the SLURM job of this process, print the outcome, and return whether the job will run again.
 
-    A job that SLURM has canceled or requeued is no longer RUNNING and is left alone, as is one without progress, whose
-    `progress_file`, by default the last checkpoint, was not written in several requeues (see requeued.json).
+    A job that SLURM has canceled or requeued already is no longer RUNNING, and is not requeued here; nor is one without
+    progress: its `progress_file`, by default the last checkpoint, has not been written since several requeues.
     """
     job = job_id()
     if job is None:
@@ -33,7 +33,7 @@ def requeue(run: Path, progress_file: Path | None = None) -> bool:
     description = _ask("scontrol", "show", "job", "--oneliner", job)
     match = re.search(r"\bJobState=(\w+)", description.stdout)
     state = match[1] if description.returncode == 0 and match else ""
-    if state != "RUNNING":  # flush here and below: SLURM may kill the process before its buffer is written
+    if state != "RUNNING":  # flush, here and below, since SLURM may kill the process before it writes its buffer
         print(f"job {job} is {state or 'unknown'}, no longer RUNNING: SLURM decides whether it comes back", flush=True)
         return state in ("COMPLETING", "PENDING", "REQUEUED", "PREEMPTED")  # states of a job that SLURM requeues
     without_progress = _increment_requeues(run, progress_file or Path(run) / "checkpoints" / "last.ckpt")
@@ -49,13 +49,13 @@ def requeue(run: Path, progress_file: Path | None = None) -> bool:
 
 
 def _increment_requeues(run: Path, progress_file: Path) -> int:
-    """Add a requeue to requeued.json, and return the number of earlier ones since `progress_file` was last written."""
+    """Count a requeue in requeued.json, and return the number of earlier ones since `progress_file` was last written."""
     path = Path(run) / "requeued.json"
     earlier = {"requeued": 0, "without_progress": 0}
     if path.is_file():
         earlier = read_json(path, requeued=int, without_progress=int)
-    saved_at = progress_file.stat().st_mtime_ns if progress_file.is_file() else 0  # 0: no checkpoint yet
-    has_progress = earlier.get("checkpoint") != saved_at  # `saved_at` of the last requeue, in ns; absent at first
+    saved_at = progress_file.stat().st_mtime_ns if progress_file.is_file() else 0  # nanoseconds; 0: not written yet
+    has_progress = earlier.get("checkpoint") != saved_at  # "checkpoint": `saved_at` of the last requeue
     without_progress = 0 if has_progress else earlier["without_progress"] + 1
     counts = {"requeued": earlier["requeued"] + 1, "without_progress": without_progress, "checkpoint": saved_at}
     atomic_write(path, json.dumps(counts) + "\n")
@@ -63,7 +63,7 @@ def _increment_requeues(run: Path, progress_file: Path) -> int:
 
 
 def _ask(*command: str) -> subprocess.CompletedProcess:
-    """Run a command of SLURM; one that is not installed, or silent for a minute, counts as failed with status 1."""
+    """Run a command of SLURM; return status 1 if it is not installed or does not end within a minute."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -23,12 +23,12 @@ INTERVAL = 60.0  # seconds between lines of progress, and between writes of stat
 
 
 class StateRecord(Callback):
-    """Write state and step to state.json once training has started: at once, each minute, and before validations."""
+    """Write state and step to state.json when training starts, every minute, and before each validation."""
 
     def __init__(self, run: Path) -> None:
         self.run = Path(run)
         self.training = False  # whether training has started
-        self._written = 0.0  # time of the last write, on a monotonic clock
+        self._written = 0.0  # time of the last write (`monotonic`)
 
     def write(self, trainer: Trainer, state: str) -> None:
         """Write state.json on rank 0."""
@@ -53,7 +53,7 @@ class ProgressLines(Callback):
     """Print a line at the start of training, after each validation, and once a minute."""
 
     def __init__(self) -> None:
-        self._printed = monotonic()
+        self._printed = monotonic()  # time of the last line
 
     def _print(self, line: str) -> None:
         rank_zero_info(line)
@@ -93,39 +93,40 @@ class ProgressLines(Callback):
 
 
 def _values(trainer: Trainer, prefix: str) -> str:
-    """Return the values for the progress bar whose names have a prefix, such as ", train/loss 2.31"; empty if none."""
+    """Return as text the progress bar's values by a prefix of their names, such as ", train/loss 2.31"; empty if none."""
     values = trainer.progress_bar_metrics.items()
     return "".join(f", {name} {value:.4g}" for name, value in values if name.startswith(prefix))
 
 
 def conclude_training(trainer: Trainer, start: RunStart) -> None:
-    """Print the number of steps, the best validation score (ROUGE-1 beside lead-1), and the command for a test."""
+    """Print the number of steps, the best validation score (ROUGE-1 beside that of lead-1), and the command to test."""
     checkpoints: Any = trainer.checkpoint_callback
     data = trainer.datamodule
-    parts = [f"trained for {counted(trainer.global_step, 'step')}"]
+    conclusions = [f"trained for {counted(trainer.global_step, 'step')}"]
     score = getattr(checkpoints, "best_model_score", None)  # None if no validation selected a best model
     if score is not None and checkpoints.monitor == "val/rouge1" and isinstance(data, SummarizationData):
         documents = islice(data.scored_documents(VAL), _num_validated(trainer))
-        lead = lead_scores(documents, data.language.code)  # of the first sentence of each of these documents
-        parts.append(f"best validation {beside_lead(float(score), lead)}")
+        lead = lead_scores(documents, data.language.code)  # of lead-1: the first sentence of each document
+        conclusions.append(f"best validation {beside_lead(float(score), lead)}")
     elif score is not None:
-        parts.append(f"best {checkpoints.monitor} {float(score):.4g}")
-    _print_conclusion("; ".join(parts), ["precis", "test", "--run", str(start.folder)])
+        conclusions.append(f"best {checkpoints.monitor} {float(score):.4g}")
+    _print_conclusion("; ".join(conclusions), ["precis", "test", "--run", str(start.folder)])
 
 
 def _num_validated(trainer: Trainer) -> int:
-    """Return the number of documents that validations summarize: `val_summaries`, in whole batches of all ranks."""
-    limit, batch = trainer.lightning_module.val_summaries, trainer.datamodule.eval_batch_size * trainer.world_size
-    batches = sum(trainer.num_val_batches)  # those of this rank, which --trainer.limit_val_batches may limit
-    return batch * (batches if limit < 0 else min(batches, ceil(limit / batch)))  # below 0: no limit
+    """Return how many documents a validation summarizes: `val_summaries`, rounded up to whole batches of all ranks."""
+    limit = trainer.lightning_module.val_summaries  # number of documents; below 0 for no limit
+    size = trainer.datamodule.eval_batch_size * trainer.world_size  # documents in a batch of all ranks together
+    batches = sum(trainer.num_val_batches)  # of a rank; --trainer.limit_val_batches may limit them
+    return size * (batches if limit < 0 else min(batches, ceil(limit / size)))
 
 
 def conclude_scoring(trainer: Trainer, start: RunStart) -> None:
-    """Print ROUGE-1 beside lead-1 after `validate` or `test`, and a command to go on with; nothing without ROUGE-1."""
+    """Print ROUGE-1 beside that of lead-1, and a command to go on with; nothing if no ROUGE-1 was computed."""
     writer = next((callback for callback in trainer.callbacks if isinstance(callback, PredictionWriter)), None)
     if writer is None or not trainer.is_global_zero:
         return
-    results = read_json(results_path(writer.path))
+    results = read_json(results_path(writer.path))  # written beside the predictions
     rouge1 = next((value for name, value in results["scores"].items() if name.endswith("/rouge1")), None)
     if rouge1 is None:  # the documents have no references
         return

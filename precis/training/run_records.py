@@ -33,15 +33,15 @@ from precis.trials.search_folder import is_search, read_search
 
 
 def run_records(start: RunStart, is_summarizer: bool) -> tuple[list[Callback], list[Logger]]:
-    """Return callbacks and loggers that write the run folder; `is_summarizer` is False for a discourse parser, say."""
+    """Return callbacks and loggers that write to the run folder; a discourse parser, for one, is no summarizer."""
     if start.dry_run:
-        return [start.dry_run], []  # the callback that prints the report
+        return [start.dry_run], []  # only the callback that prints the report
     callbacks: list[Callback] = []
     loggers: list[Logger] = []
     if start.fitting:
         callbacks = [TruncationTable(start.folder)] if is_summarizer else []
         loggers = [RunCSVLogger(start.folder)]
-        callbacks += _training_records(start, is_summarizer, loggers[0])  # `MetricsRecord` counts the logger's rows
+        callbacks += _training_records(start, is_summarizer, loggers[0])  # `MetricsRecord` needs the logger
     elif is_summarizer:
         callbacks = _test_records(start)
     # A test is logged to the W&B run of the training, if there was one.
@@ -72,22 +72,22 @@ def _training_records(start: RunStart, is_summarizer: bool, logger: RunCSVLogger
 
 
 def _graceful_stop(start: RunStart) -> GracefulStop:
-    """Return the callback that saves a checkpoint on signals, and requeues a SLURM job unless a sweep's task 0 does."""
+    """Return the callback that saves a checkpoint on signals, and requeues a SLURM job unless a sweep does so."""
     folder, config = start.folder, start.config
-    trust = [FLAG] if needs_trust(config) or any(outside_paths(config, folder)) else []  # demanded again by `fit`
+    trust = [FLAG] if needs_trust(config) or any(outside_paths(config, folder)) else []  # `fit` demands it again
     resume = shlex.join(["precis", "fit", "--run", str(folder), *trust])
-    in_job = "SLURM_JOB_ID" in os.environ  # patient: ignores a second SIGTERM, which SLURM may send
+    in_job = "SLURM_JOB_ID" in os.environ  # then patient: a second SIGTERM, which SLURM may send, is ignored
     on_stop = partial(requeue, folder) if in_job and os.environ.get("PRECIS_REQUEUE") != "off" else None
     last = folder / "checkpoints" / "last.ckpt"
     return GracefulStop(last, resume, save_every=config.save_every, patient=in_job, on_stop=on_stop)
 
 
 def _test_records(start: RunStart) -> list[Callback]:
-    """Return the callbacks that write predictions and truncation, with a file for each split and corpus."""
+    """Return the callbacks that write predictions and truncation, to separate files for each split and corpus."""
     folder, command = start.folder, start.command
     corpus = yaml.safe_load(start.record)["data"]["init_args"]["corpus"]
     is_run = (folder / "config.yaml").is_file()
-    run_corpus = read_config(folder)["data"]["init_args"].get("corpus") if is_run else corpus  # no run to compare
+    run_corpus = read_config(folder)["data"]["init_args"].get("corpus") if is_run else corpus  # else no other to compare
     source = source_name(run_corpus, corpus)  # name of a corpus other than the run's; None for the run's
     path = start.config.out or predictions_path(folder, command, source)
     rank_zero_info(f"predictions: {path}")
@@ -98,7 +98,7 @@ def _test_records(start: RunStart) -> list[Callback]:
 
 
 def describe_checkpoint(path: Path) -> dict[str, Any]:
-    """Print and return the step of a checkpoint to score, and its switches: scheduled values, maybe not final yet."""
+    """Print and return the step of a checkpoint, and its switches (values with a schedule), maybe not yet final."""
     content = read_checkpoint(path)
     switches = {name: Switch(*values) for name, values in content.get("switches", {}).items()}  # such as coverage
     states = [f"{name} {switch}" for name, switch in switches.items()]
@@ -115,16 +115,16 @@ def describe_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def trial_number(run: Path) -> int | None:
-    """Return the number of a search's trial by its run folder, `trial-NNN` in the search's folder; None for others."""
+    """Return the number of a search's trial from its run folder, `trial-NNN` in the search's folder; else None."""
     run = Path(run).resolve()
     match = re.fullmatch(r"trial-(\d+)", run.name)
     return int(match[1]) if match and is_search(run.parent) else None
 
 
 class TrialReport(Callback):
-    """Report the monitored value to Optuna after each validation, and at the end the best checkpoint's value as score.
+    """Report the monitored value to Optuna after each validation, and the best checkpoint's value at the end, as score.
 
-    If the pruner decides to end the trial, training ends as by `EarlyStopping`: the last checkpoint has the reason
+    If the pruner decides to end the trial, training ends as with `EarlyStopping`: the last checkpoint has the reason
     (`stopping_reason_message`), so that `--resume auto` does not continue the run.
     """
 

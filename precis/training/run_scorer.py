@@ -50,12 +50,12 @@ class RunScorer:
         if not hasattr(run.model, "sentence_scores"):
             raise UserError(f"{self.run}: {type(run.model).__name__} scores no sentences; give a run of BertSum")
         run.model.to("cuda" if torch.cuda.is_available() else "cpu")
-        # A generator after the checks: an error is raised by this call, not when the first scores are read.
+        # Not `yield`, which would delay the error above until the first scores are read.
         return (scores for pool in pools(documents, self.pool) for scores in self._pool_scores(run, pool))
 
     def _pool_scores(self, run: Run, documents: list[Document]) -> list[list[float]]:
-        """Return scores of each document's sentences (see `sentence_scores`); documents are batched by length."""
-        # `references` are left out, so that no labels are computed, which are only for training.
+        """Return the scores of each document's sentences (see `sentence_scores`); documents are batched by length."""
+        # Without references, `encode` computes no labels, which only training needs.
         features = [run.data.encode(Document(d.id, d.parts)) | {"id": d.id, "references": []} for d in documents]
         scores = [[0.0] * len(document.sentences) for document in documents]
         for group in groups_by_length([each["length"] for each in features], self.batch_tokens):

@@ -24,15 +24,15 @@ from precis.training.dry_run import DryRunReport, prepare_dry_run
 
 @dataclass
 class RunStart:
-    """What a command decides before anything is built; later hooks of `PrecisCLI` read it."""
+    """Decisions of a command before model, data and trainer are built; later hooks of `PrecisCLI` read them."""
 
     command: str  # `fit`, `validate`, `test` or `predict`
-    config: Namespace  # its config, with the values that only hold for this start
+    config: Namespace  # config of the command, with values for this start only, such as `ckpt_path`
     folder: Path  # the run folder
-    is_new: bool  # whether the folder did not exist
-    record: str  # the config as YAML, with which the run can be started again in any folder
+    is_new: bool  # whether the folder did not exist before
+    record: str  # config as YAML, without the values for this start only
     locks: ExitStack  # releases the lock of the folder when the command ends
-    source: Path | None = None  # checkpoint of `--start_from`
+    source: Path | None = None  # checkpoint of `--start_from`, which has the initial weights
     dry_run: DryRunReport | None = None  # callback of `--dry-run`
     is_locked: bool = False  # whether this process has locked the folder
 
@@ -51,8 +51,8 @@ def start_run(command: str, config: Namespace, dump: Callable[[Namespace], str],
     """Choose the run folder, check that the command may write to it, and decide whether training is resumed.
 
     `dump` returns a config as YAML, for `record`; values for this start only, such as `ckpt_path`, are set afterwards.
-    `locks` releases the folder's lock. A `UserError` if the folder has a run that is not resumed, has no run to resume,
-    or does not contain an output path of the config; or if the config names a class that configs may not name.
+    `locks` releases the folder's lock. A `UserError` if the folder has a run that is not resumed, or no run to resume,
+    or if the config has an output path outside the folder, or names a class that configs must not name.
     """
     check_permitted_names(config)
     check_tasks(config.trainer.as_dict())  # that SLURM or torchrun started a process for each device
@@ -62,7 +62,7 @@ def start_run(command: str, config: Namespace, dump: Callable[[Namespace], str],
     fitting = command == "fit"
     source = checkpoint_files.source_checkpoint(config) if fitting and config.start_from else None  # initial weights
     record = config.clone()
-    record.resume = record.dry_run = False  # whoever starts from config.yaml wants a new run
+    record.resume = record.dry_run = False  # a start from config.yaml is meant to be a new run
     start = RunStart(command, config, folder, not folder.exists(), record=dump(record), locks=locks, source=source)
     _check_command(start)
     if config.checkpoint.dirpath is None:
@@ -74,14 +74,14 @@ def start_run(command: str, config: Namespace, dump: Callable[[Namespace], str],
     elif fitting:
         _lock_and_resume(start)
     else:
-        warnings.filterwarnings("ignore", ".*The dirpath has changed")  # by Lightning, if the run has been moved
+        warnings.filterwarnings("ignore", ".*The dirpath has changed")  # a warning of Lightning after a run is moved
     return start
 
 
 def _new_folder(config: Namespace) -> Path:
-    """Return runs/MODEL/TIME, and add it to the arguments of this process as `--run_dir`."""
+    """Return runs/MODEL/TIME, and add it to `sys.argv` as `--run_dir`."""
     if not config.dry_run:  # a dry run writes no folder, so the processes need not agree on one
-        check_run_dir(os.environ)  # refuses several processes
+        check_run_dir(os.environ)  # refuses several processes, whose times may differ
     name = config.model.class_path.rsplit(".", 1)[-1].lower()
     folder = Path("runs") / name / datetime.now().strftime("%Y%m%d-%H%M%S")
     sys.argv.append(f"--run_dir={folder}")  # for the processes that Lightning starts on other devices
@@ -89,7 +89,7 @@ def _new_folder(config: Namespace) -> Path:
 
 
 def _check_command(start: RunStart) -> None:
-    """Raise a `UserError` for `--dry-run` outside `fit`, `--out` with `fit` or no .jsonl file, or missing weights."""
+    """Raise a `UserError` for `--dry-run` outside `fit`, `--out` with `fit` or another suffix, or missing weights."""
     config, command = start.config, start.command
     if config.dry_run and not start.fitting:
         raise UserError(f"--dry-run: precis {command} does not have this option; leave it out")
@@ -102,7 +102,7 @@ def _check_command(start: RunStart) -> None:
 
 
 def _lock_and_resume(start: RunStart) -> None:
-    """Lock an existing run folder, set `resume` and `ckpt_path`, and delete files of a start that saved nothing."""
+    """Lock an existing run folder, set `resume` and `ckpt_path`, and delete files of a start without checkpoint."""
     config, folder = start.config, start.folder
     is_first = rank_zero_only.rank == 0
     if is_first:  # the checks would fail on other ranks, which may already see files that rank 0 has written
@@ -111,13 +111,13 @@ def _lock_and_resume(start: RunStart) -> None:
             checkpoint_files.check_unused(folder)
         if folder.is_dir():  # `PrecisCLI.fit` creates and locks a new one
             start.lock()
-    # With `auto`, a run without a checkpoint starts anew, and one that was ended early stays as it is.
+    # With `auto`, a run without a checkpoint starts anew, and one that `EarlyStopping` ended is not continued.
     is_auto = config.resume == "auto"
     if is_auto:
         config.resume = checkpoint_files.has_checkpoint(folder)
         if is_first and not config.resume:
-            # A start that was killed before its first checkpoint leaves these. config.yaml stays: after another kill,
-            # the folder must still be a run.
+            # A start that was killed before its first checkpoint leaves these files. config.yaml is kept, so that the
+            # folder is still a run if this start is killed, too.
             for name in ("metrics.csv", "checkpoints/best.ckpt"):
                 (folder / name).unlink(missing_ok=True)
     if not config.resume:
@@ -126,4 +126,4 @@ def _lock_and_resume(start: RunStart) -> None:
     if is_auto:
         checkpoint_files.end_if_stopped_early(folder, Path(config.ckpt_path))  # exits with status 0
     if (folder / "text").is_dir() and "tokenizer_dir" in config.data.init_args:
-        config.data.init_args.tokenizer_dir = folder / "text"  # the folder that the run read it from may be gone
+        config.data.init_args.tokenizer_dir = folder / "text"  # the run's copy; the original may be gone

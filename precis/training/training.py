@@ -54,7 +54,7 @@ class PrecisCLI(LightningCLI):
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        with ExitStack() as self.locks:
+        with ExitStack() as self.locks:  # releases the lock of the run folder when the command ends
             super().__init__(*arguments, **options)
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
@@ -63,19 +63,19 @@ class PrecisCLI(LightningCLI):
 
     @staticmethod
     def configure_optimizers(lightning_module: Any, optimizer: Any, lr_scheduler: Any = None) -> Any:
-        """Return the optimizer and schedule of `--optimizer` and `--lr_scheduler`; by default a step is an epoch."""
+        """Return optimizer and schedule, which advances each step, not each epoch as in Lightning by default."""
         if lr_scheduler is None:
             return optimizer
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": lr_scheduler, "interval": "step"}}
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
-        """Parse the arguments, and check values and checkpoint before LightningCLI uses them."""
+        """Parse the arguments, and check values and the checkpoint before LightningCLI uses them."""
         super().parse_arguments(parser, args)
         config = self.config[self.config.subcommand]
-        value_checks.convert_batch_counts(config.trainer)  # 10.0, as it may be parsed, to 10
+        value_checks.convert_batch_counts(config.trainer)  # converts limits such as 10.0 to 10
         value_checks.check_ranges(config)
         value_checks.check_no_keys(config)  # API keys and passwords, which config.yaml would keep
-        check_checkpoint(config)  # a local file of weights, unless trusted
+        check_checkpoint(config)  # refuses one that may run code, unless trusted
         check_linked(sys.argv[1:] if args is None else args, config)  # refuses data options that the model's replace
         path = config.ckpt_path
         if path and Path(path).is_file():  # not "best" or "last", which Lightning resolves
@@ -83,7 +83,7 @@ class PrecisCLI(LightningCLI):
             read_checkpoint(Path(path))  # raises a `UserError` if it is damaged
 
     def before_instantiate_classes(self) -> None:
-        """Choose, check and lock the run folder, and store in `start` what the later hooks need."""
+        """Choose, check and lock the run folder, and store these decisions in `start` for later hooks."""
         parser = self._parser(self.subcommand)
         config = self.config[self.subcommand] if self.subcommand else self.config
         self.start = start_run(self.subcommand, config, partial(parser.dump, skip_none=False), self.locks)
@@ -93,15 +93,15 @@ class PrecisCLI(LightningCLI):
         try:
             super().instantiate_classes()
         except UserError:
-            raise  # it needs no explanation; as a ValueError, it is one of `REFUSALS`
+            raise  # it explains itself; below, it would be caught as a ValueError, one of `REFUSALS`
         except value_checks.REFUSALS as error:
             raise UserError(value_checks.explain_refusal(error, self.start.config)) from error
         if isinstance(self.model, Summarizer):
-            self.model.check_data(self.datamodule)  # that the model reads its type of batches
+            self.model.check_data(self.datamodule)  # refuses data with batches of another type
         provide_parsers(self.datamodule)  # lets the data load a discourse parser, if it needs one
 
     def _instantiate_trainer(self, config: dict[str, Any], callbacks: list[Callback]) -> Trainer:
-        """Return the trainer with callbacks of the config, then of the run folder; no loggers if `logger` is False."""
+        """Return the trainer with callbacks and loggers of config and run folder; no loggers if `logger` is False."""
         records, loggers = run_records(self.start, isinstance(self.model, Summarizer))
         if config["enable_progress_bar"] is not False and sys.stdout.isatty():
             progress: Callback = RichProgressBar(leave=False)
@@ -125,21 +125,21 @@ class PrecisCLI(LightningCLI):
         return trainer
 
     def _run_subcommand(self, subcommand: str) -> None:
-        """Run the command; an error while Lightning restores a checkpoint becomes a `UserError` that names its file."""
+        """Run the command; errors while Lightning restores a checkpoint become a `UserError` that names the file."""
         try:
             super()._run_subcommand(subcommand)
         except UserError:
             raise  # it has a message for the user
         except Exception as error:
             files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
-            if not any(file.endswith("checkpoint_connector.py") for file in files):  # of Lightning, which restores
+            if not any(file.endswith("checkpoint_connector.py") for file in files):  # file of Lightning that restores
                 raise
             reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
             path = self.start.config.ckpt_path
             raise UserError(f"{path}: cannot be restored ({reason}); give another checkpoint of the run") from error
 
     def fit(self, model: LightningModule, **arguments: Any) -> None:
-        """Train in the run folder, and record how training ended; a new folder is removed if no step was made."""
+        """Train in the run folder, and record in it how training ended; remove a new folder if no step was made."""
         start, is_first = self.start, self.trainer.is_global_zero
         if start.dry_run:
             self.trainer.fit(model, **arguments)
@@ -147,7 +147,7 @@ class PrecisCLI(LightningCLI):
         start.folder.mkdir(parents=True, exist_ok=True)
         if is_first and start.is_new and not start.is_locked:  # an existing folder is locked already
             start.lock()
-            check_unused(start.folder)  # another process may have started to use it meanwhile
+            check_unused(start.folder)  # another process may have used it in the meantime
         for logger in self.trainer.loggers:
             if isinstance(logger, RunCSVLogger) and start.config.resume and is_first:  # drops rows after the checkpoint
                 logger.keep_rows_of(read_checkpoint(Path(start.config.ckpt_path), verify=False))  # verified earlier
@@ -164,8 +164,8 @@ class PrecisCLI(LightningCLI):
                 state.write(self.trainer, "diverged" if isinstance(end, Diverged) else stopped)
             if isinstance(end, SystemExit) and isinstance(end.__context__, KeyboardInterrupt):
                 end.code = 128 + signal.SIGINT  # the status of shells after Ctrl-C; Lightning would exit with 1
-            is_lost = isinstance(end, RuntimeError | ConnectionError) and _LOST_CONNECTION.search(str(end))
-            if self.trainer.world_size > 1 and is_lost:  # the connection to another process
+            is_connection_lost = isinstance(end, RuntimeError | ConnectionError) and _LOST_CONNECTION.search(str(end))
+            if self.trainer.world_size > 1 and is_connection_lost:  # to another process
                 raise UserError(lost_process_message(self.trainer, start.folder)) from end
             raise
         finally:
@@ -187,7 +187,7 @@ class PrecisCLI(LightningCLI):
 
 
 class _Parsers(PrecisCLI):
-    """Parsers of the command line only: nothing is parsed, built or run."""
+    """A `PrecisCLI` that only makes its parsers: nothing is parsed, built or run."""
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         self.config = Namespace(subcommand=None, seed_everything=False)
@@ -215,7 +215,7 @@ def command_line(cli_class: type[PrecisCLI]) -> PrecisCLI:
 
 
 def fit_parser(command: str = "fit") -> LightningArgumentParser:
-    """Return the parser of `precis fit` or another command, to check a config; parsing raises `ArgumentError`."""
+    """Return the parser of `precis fit` or another command, to check configs; it raises `ArgumentError` for errors."""
     load_classes()
     return command_line(_Parsers)._parser(command)
 

@@ -42,7 +42,7 @@ def _run(command: str, options: list[str]) -> None:
         options = ["--help"]
     elif {"-h", "--help"} & set(options):  # with `--model NAME`; `print_help` has handled the others
         options = [f"--model.help={_model_of(options)}"]
-    arguments = _with_run([command, *resolve_configs(options)])  # `--run FOLDER` becomes options
+    arguments = _with_run([command, *resolve_configs(options)])  # replaces `--run FOLDER` by options
     check_configs(arguments)
     # Imported only now: torch and Lightning take seconds.
     from precis.config.load_classes import load_classes
@@ -70,7 +70,7 @@ def test(options: list[str]) -> None:
 
 
 def _with_run(arguments: list[str]) -> list[str]:
-    """Replace `--run FOLDER` by options with config, checkpoint and tokenizer of that folder; `fit` resumes the run."""
+    """Replace `--run FOLDER` by options with the folder's config, checkpoint and tokenizer; `fit` resumes the run."""
     index = next((i for i, argument in enumerate(arguments) if argument.partition("=")[0] == "--run"), None)
     if index is None:
         return arguments
@@ -93,11 +93,11 @@ def _with_run(arguments: list[str]) -> list[str]:
         from lightning_modules.checkpoints import best_checkpoint  # imports torch
 
         run_options.append(f"--ckpt_path={best_checkpoint(Path(folder))}")
-    return [command, *run_options, *options]  # options of the command line come last, so they override the run's
+    return [command, *run_options, *options]  # the user's options are last, to override the run's
 
 
 def print_help(command: str, options: list[str]) -> bool:
-    """Print the help that needs no Lightning, such as the classes for `--model.help`; return whether there was any."""
+    """Print help that needs no Lightning, such as the classes for `--model.help`; return whether there was any."""
     if len(options) == 1 and options[0] in _CLASSES:  # such as --model.help
         package = _CLASSES[options[0]]
         for name in package.__all__:
@@ -120,8 +120,8 @@ def _model_of(options: list[str]) -> str:
 
 
 def _first_line(package: str, name: str) -> str:
-    """Return the first line of a class's docstring, from the source: an import would take seconds."""
-    path = Path(__file__).parents[2].joinpath(*MODULES[package][name].split("."))
+    """Return the first line of a class's docstring, from its source, since an import would take seconds."""
+    path = Path(__file__).parents[2].joinpath(*MODULES[package][name].split("."))  # MODULES: module of each class
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     nodes = ast.parse(file.read_text(encoding="utf-8")).body
     node = next(node for node in nodes if isinstance(node, ast.ClassDef) and node.name == name)
