@@ -136,7 +136,7 @@ def _check_keys(sweep: Sweep) -> None:
 
 
 def points_of(sweep: Sweep) -> list[Point]:
-    """Return a sweep's points, still without configs: the product of grid, zip, points and seeds; seeds vary fastest."""
+    """Return a sweep's points, without configs: the product of grid, zip, points and seeds; seeds vary fastest."""
     # Each factor is a list of overrides. A factor that the sweep lacks is [{}], the neutral element of the product.
     grid = [dict(zip(sweep.grid, values)) for values in itertools.product(*sweep.grid.values())]
     zipped = [dict(zip(sweep.zipped, values)) for values in zip(*sweep.zipped.values())] or [{}]

@@ -49,7 +49,7 @@ def requeue(run: Path, progress_file: Path | None = None) -> bool:
 
 
 def _increment_requeues(run: Path, progress_file: Path) -> int:
-    """Count a requeue in requeued.json, and return the number of earlier ones since `progress_file` was last written."""
+    """Count a requeue in requeued.json; return the number of earlier ones since `progress_file` was last written."""
     path = Path(run) / "requeued.json"
     earlier = {"requeued": 0, "without_progress": 0}
     if path.is_file():

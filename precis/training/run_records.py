@@ -87,7 +87,7 @@ def _test_records(start: RunStart) -> list[Callback]:
     folder, command = start.folder, start.command
     corpus = yaml.safe_load(start.record)["data"]["init_args"]["corpus"]
     is_run = (folder / "config.yaml").is_file()
-    run_corpus = read_config(folder)["data"]["init_args"].get("corpus") if is_run else corpus  # else no other to compare
+    run_corpus = read_config(folder)["data"]["init_args"].get("corpus") if is_run else corpus  # else no comparison
     source = source_name(run_corpus, corpus)  # name of a corpus other than the run's; None for the run's
     path = start.config.out or predictions_path(folder, command, source)
     rank_zero_info(f"predictions: {path}")
