@@ -37,7 +37,7 @@ def draw_attention(run: Path, texts: Sequence[tuple[str, str]], out: Path) -> No
 
 
 def write(model: RSTformer, data, out: Path) -> None:
-    """Write layerN.png, tree.svg and page.html of the only test document; a `UserError` if no EDU is read."""
+    """Write layerN.png, tree.svg and page.html of the only test document; a `UserError` if no discourse unit fits."""
     (batch,) = data.test_dataloader()
     (features,) = data.features("test")
     if not features["parse"]:  # key of its discourse parse in the cache; empty for an empty document
@@ -59,7 +59,7 @@ def write(model: RSTformer, data, out: Path) -> None:
         caption = "; ".join(f"head {head + 1}: {names}" for head, names in enumerate(relations))
         pictures.append((png_element(path.read_bytes(), "attention"), caption))
     (summary,) = model.summarize(batch)
-    tree = draw_svg(parse.best_tree(), [text[start:end] for start, end in parse.edus.tolist()])
+    tree = draw_svg(parse.best_tree(), [text[start:end] for start, end in parse.edus.tolist()])  # texts of EDUs
     (out / "tree.svg").write_text(tree, encoding="utf-8")
     macros = template("precis.summarizing", "pages.html").module
     body = macros.attention(tree, summary.sentences, pictures, parse.size, num_edus, min(num_edus, _MAX_EDUS))
@@ -86,10 +86,10 @@ def layer_figure(maps: EduAttention, layer: int, relations: Sequence[str] = (), 
     with_discourse = maps.with_discourse[layer, :, :max_edus, :max_edus]  # [heads, EDUs, EDUs]
     without = maps.without[layer, :, :max_edus, :max_edus]  # [heads, EDUs, EDUs]
     difference = with_discourse - without
-    heads, edus = without.shape[:2]
-    figure = new_figure(2.6 * heads + 1.2, 8.2)  # inches: 2.6 for each head, and room for labels
-    axes = figure.subplots(3, heads, squeeze=False, sharex=True, sharey=True)
-    for head in range(heads):
+    num_heads, num_edus = without.shape[:2]
+    figure = new_figure(2.6 * num_heads + 1.2, 8.2)  # inches: 2.6 for each head, and room for labels
+    axes = figure.subplots(3, num_heads, squeeze=False, sharex=True, sharey=True)
+    for head in range(num_heads):
         both = torch.stack([with_discourse[head], without[head]])
         top = float(both.flatten().quantile(0.99)) or 1.0  # matplotlib needs a scale above 0
         largest = float(difference[head].abs().max()) or 1.0
@@ -105,6 +105,6 @@ def layer_figure(maps: EduAttention, layer: int, relations: Sequence[str] = (), 
     for panel, title in zip(axes[:, 0], ("with discourse", "without", "difference")):
         panel.set_ylabel(f"{title}\nattending EDU")
     total = maps.without.shape[-1]
-    extent = f"{edus} EDUs" if edus == total else f"the first {edus} of {total} EDUs"
+    extent = f"{num_edus} EDUs" if num_edus == total else f"the first {num_edus} of {total} EDUs"
     figure.suptitle(f"layer {layer + 1}: attention between {extent}")
     return figure

@@ -88,7 +88,7 @@ class HuggingFaceSummarizer:
         UserError: if there is no such model, or it cannot do what the options ask.
     """
 
-    scored = Summarizer.scored  # method that adds their scores to summaries
+    scored = Summarizer.scored  # method that adds ROUGE scores to summaries
 
     def __init__(self, name: str, options: PretrainedOptions = PretrainedOptions()) -> None:
         """Load the model, and let the options replace settings of its card."""
@@ -200,7 +200,7 @@ class HuggingFaceSummarizer:
         return inputs, total
 
     def _windows(self, sentences: list[str], max_source: int) -> list[str]:
-        """Divide sentences into texts of at most `max_source` tokens with the prompt; a longer one is alone."""
+        """Divide sentences into texts of at most `max_source` tokens, prompt included; a longer sentence is alone."""
         windows: list[str] = []
 
         def num_tokens(count: int) -> int:
@@ -263,7 +263,7 @@ class HuggingFaceSummarizer:
                 outputs[number][window] = output
                 windows, total = sources[number]
                 if len(outputs[number]) == len(windows):  # all windows of this document are summarized
-                    ordered = [outputs[number][place] for place in range(len(windows))]
+                    ordered = [outputs[number][i] for i in range(len(windows))]
                     answer = Answer(
                         id=documents[number].id, text="\n".join(self._text(output) for output in ordered),
                         windows=len(windows), source_tokens=(sum(map(len, windows)), total),

@@ -72,7 +72,7 @@ def summarize_all(
     data: SummarizationData | TextDocuments,
     attention: bool = False,
 ) -> Iterator[Summary]:
-    """Yield a summary of each test document; with `attention`, it has the attention between the L sentences, [L, L]."""
+    """Yield a summary of each test document; with `attention`, each has the attention between L sentences, [L, L]."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model.to(device)
     with progress_bar() as progress:

@@ -48,13 +48,13 @@ def compose(sweep: Sweep) -> list[Point]:
         changed = json.dumps(_without_defaults(config, defaults), sort_keys=True)
         digest = text_digest(changed)[:8]  # 32 bits suffice for the points of a sweep
         if digest in by_digest:
-            first = by_digest[digest]
-            no_effect = [key for key, value in point.overrides.items() if first.overrides.get(key, value) != value]
-            why = f" ({', '.join(no_effect)} changes nothing)" if no_effect else ""  # keys with two values
-            same = f"the points {first.label!r} and {point.label!r} are the same run{why}"
-            raise UserError(f"{sweep.path}: {same}; remove one of them")
-        parts = (re.sub(r"[^A-Za-z0-9.+]+", "-", part).strip("-.") for part in point.label.split(" "))
-        readable = "_".join(part for part in parts if part)[:80]  # file systems limit names to 255 bytes
+            earlier = by_digest[digest]  # point with an equal config; its overrides may still differ
+            no_effect = [key for key, value in point.overrides.items() if earlier.overrides.get(key, value) != value]
+            why = f" ({', '.join(no_effect)} changes nothing)" if no_effect else ""
+            problem = f"the points {earlier.label!r} and {point.label!r} are the same run{why}"
+            raise UserError(f"{sweep.path}: {problem}; remove one of them")
+        words = (re.sub(r"[^A-Za-z0-9.+]+", "-", word).strip("-.") for word in point.label.split(" "))
+        readable = "_".join(word for word in words if word)[:80]  # file systems limit names to 255 bytes
         by_digest[digest] = Point(point.label, point.overrides, config, f"{readable}_{digest}")
     return list(by_digest.values())
 
