@@ -26,7 +26,7 @@ LAST, PREVIOUS, BROKEN = "last.ckpt", "previous.ckpt", "last.broken.ckpt"
 
 
 class _ErrorRecordingFile:
-    """File for `torch.save` that records an error of `write`, for which torch raises an unspecific RuntimeError."""
+    """File for `torch.save` that records the error of a failed `write`, which torch hides in a RuntimeError."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
@@ -48,14 +48,14 @@ class WholeCheckpoints(TorchCheckpointIO):
     """Write checkpoints atomically, so that one is always complete; keep the replaced one as `previous.ckpt`."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
-        """Write a checkpoint; if the disk is full or not writable, raise a `UserError` and leave existing files."""
+        """Write a checkpoint; if the disk is full or read-only, raise a `UserError` and keep existing files."""
         path = Path(path)
         partial = path.with_name(f".{path.name}.part")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             _write(checkpoint, partial)
-            if path.name == LAST and path.is_file() and zipfile.is_zipfile(path):  # not a truncated one
-                _link(path, path.with_name(PREVIOUS))
+            if path.name == LAST and path.is_file() and zipfile.is_zipfile(path):  # a truncated one is no zip file
+                _hard_link(path, path.with_name(PREVIOUS))
             partial.replace(path)
         except OSError as error:
             partial.unlink(missing_ok=True)
@@ -80,14 +80,14 @@ def _write(checkpoint: dict[str, Any], path: Path) -> None:
         os.fsync(file.fileno())  # on disk before it replaces the former checkpoint
 
 
-def _link(path: Path, target: Path) -> None:
+def _hard_link(path: Path, target: Path) -> None:
     """Make `target` a hard link to `path`, atomically; on a file system without hard links, move `path` instead."""
     partial = target.with_name(f".{target.name}.part")
     partial.unlink(missing_ok=True)
     try:
         os.link(path, partial)
         partial.replace(target)
-        partial.unlink(missing_ok=True)  # `replace` does nothing if `target` is a link to `path` already
+        partial.unlink(missing_ok=True)  # `replace` keeps `partial` if `target` is a link to `path` already
     except OSError:
         path.replace(target)
 
@@ -115,20 +115,20 @@ def resumable(run: Path, write: bool = True) -> Path:
 def adapt_best_models(trainer: Trainer, checkpoint: dict[str, Any]) -> None:
     """Update the paths of best models in a checkpoint to their present location, before callbacks read it.
 
-    Lightning would forget best scores if the folder was moved or copied, and keep them without the files of the models.
-    Here a moved run keeps them; if a file is missing or damaged, the next validation writes a best model again.
+    Lightning forgets the best scores if the run folder was moved, and keeps the score of a model whose file is missing.
+    Here a moved run keeps its scores; if a file is missing or damaged, the next validation writes a best model again.
     """
     states = checkpoint.get("callbacks", {})
     for callback in trainer.checkpoint_callbacks:
         state = states.get(callback.state_key)
         if not isinstance(callback, ModelCheckpoint) or not state:
             continue
-        move = partial(_in_folder, old=state["dirpath"], new=callback.dirpath)
+        move = partial(_in_folder, old=state["dirpath"], new=callback.dirpath)  # maps a path to the present folder
         state["dirpath"] = callback.dirpath
         for name in ("best_model_path", "kth_best_model_path", "last_model_path"):
             state[name] = move(state[name])
         state["best_k_models"] = {move(path): score for path, score in state["best_k_models"].items()}
-        if trainer.strategy.broadcast(_lacks_best_model(state)):  # ranks might see different files
+        if trainer.strategy.broadcast(_lacks_best_model(state)):  # ranks might see different files: rank 0 decides
             states[callback.state_key] = callback.state_dict()  # as in a new run: without best scores
 
 
@@ -137,13 +137,13 @@ def _in_folder(path: str, old: str, new: str) -> str:
     if not path:
         return path
     relative = os.path.relpath(path, old)
-    if relative.split(os.sep)[0] == os.pardir:  # outside `old`: Lightning deletes replaced models, but must not there
+    if relative.split(os.sep)[0] == os.pardir:  # outside `old`, where Lightning must not delete replaced models
         relative = os.path.basename(path)
     return os.path.join(new, relative)
 
 
 def _lacks_best_model(state: Mapping[str, Any]) -> bool:
-    """Return whether a best model in a `ModelCheckpoint`'s state is missing or damaged; warn, rename a damaged file."""
+    """Return whether a best model in a `ModelCheckpoint`'s state is missing or damaged; rename a damaged one."""
     is_lacking = False
     for path in map(Path, state["best_k_models"]):
         if damage := find_damage(path) if path.is_file() else "not found":
@@ -189,17 +189,17 @@ def check_writable(run: Path) -> None:
 
 
 def source_checkpoint(config: Namespace) -> Path:
-    """Return the checkpoint of `--start_from`, and let the data of the config use the tokenizer of its run."""
+    """Return the checkpoint of `--start_from`, and let the data of `config` use the tokenizer of the run it is from."""
     path = Path(config.start_from.replace("{seed}", str(config.seed_everything)))  # {seed}: in sweeps over seeds
     tokenizer = _run_of(path) / "text"
     if config.data.init_args.get("tokenizer_dir", "") is None and tokenizer.is_dir():  # None: it is not set
         config.data.init_args.tokenizer_dir = tokenizer
-    is_resumed = config.resume is True or (config.resume and has_checkpoint(config.run_dir))  # true, or auto
+    is_resumed = config.resume is True or (config.resume and has_checkpoint(config.run_dir))  # resume: True or "auto"
     return path if is_resumed else find_start(config)  # `find_start` checks it; a resumed run does not read it
 
 
 def find_start(config: Mapping[str, Any] | Namespace) -> Path:
-    """Return the checkpoint of `--start_from`: a file, or the best one of a run folder, for the same class of model."""
+    """Return the checkpoint of `--start_from`, a file or a run's best one; a `UserError` for another class of model."""
     path = Path(config["start_from"].replace("{seed}", str(config["seed_everything"])))
     check_same_model("--start_from", path, config["model"]["class_path"])
     if not (path.is_file() if path.suffix == ".ckpt" else path.is_dir()):
@@ -208,7 +208,7 @@ def find_start(config: Mapping[str, Any] | Namespace) -> Path:
 
 
 def end_if_stopped_early(folder: Path, checkpoint: Path) -> None:
-    """Exit with status 0 if training was ended early, as by early stopping; called for `--resume auto`, not `true`."""
+    """Exit with status 0 if training was ended early, as by early stopping; `--resume true` skips this check."""
     state = read_checkpoint(checkpoint, verify=False)  # `resumable` has verified that it is intact
     if reason := state.get(ENDED_EARLY):
         rank_zero_info(

@@ -24,7 +24,7 @@ class _AppendingWriter(ExperimentWriter):
     """Writer that appends to an existing metrics.csv, which Lightning's writer deletes, and counts its rows."""
 
     def __init__(self, log_dir: str) -> None:
-        self.rows = 0
+        self.rows = 0  # before the constructor below, which may set it to the number of rows in the file
         super().__init__(log_dir=log_dir)
 
     def _check_log_dir_exists(self) -> None:
@@ -35,20 +35,20 @@ class _AppendingWriter(ExperimentWriter):
             self.rows = len(rows)
 
     def save(self) -> None:
-        self.rows += len(self.metrics)
+        self.rows += len(self.metrics)  # the rows that were logged since the last `save`
         super().save()
 
     def _rewrite_with_new_header(self, fieldnames: list[str]) -> None:
-        """Rewrite atomically; Lightning truncates the file first and would lose all rows if the disk is full."""
+        """Add columns to the file atomically; Lightning truncates it first, and would lose all rows on a full disk."""
         path = Path(self.metrics_file_path)
-        _write_rows(path, fieldnames, _read_rows(path)[1])
+        _write_rows(path, fieldnames, _read_rows(path)[1])  # [1]: the rows, without the old names of columns
 
 
 class RunCSVLogger(CSVLogger):
     """metrics.csv in the run folder itself; a resumed run appends to it."""
 
     def __init__(self, run: Path) -> None:
-        super().__init__(save_dir=str(run), name="", version="")
+        super().__init__(save_dir=str(run), name="", version="")  # no subfolders
         self.path = Path(run) / "metrics.csv"
 
     @property
@@ -88,7 +88,7 @@ class MetricsRecord(Callback):
         self.logger = logger
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Add the number of rows, and values that Lightning will log only after this hook (`pending`)."""
+        """Add the number of `rows`, and the values that Lightning will log only after this hook (`pending`)."""
         rows = 0
         if trainer.is_global_zero:  # the only rank that writes metrics.csv
             self.logger.save()  # rows that were logged but not written yet count too
@@ -105,7 +105,7 @@ class MetricsRecord(Callback):
 
 
 def pending_row(trainer: Trainer) -> dict[str, Any] | None:
-    """Return the `values` by name, and `step`, of a training step that Lightning logs after its checkpoint; or None."""
+    """Return `values` by name and `step` of a training step that Lightning logs after its checkpoint; None if none."""
     # In the hook at the end of a batch, the batch is processed but not yet completed; Lightning logs after the hook.
     progress = trainer.fit_loop.epoch_loop.batch_progress.total
     in_hook = progress.completed != progress.processed
@@ -116,7 +116,7 @@ def pending_row(trainer: Trainer) -> dict[str, Any] | None:
 
 
 def _read_rows(path: Path) -> tuple[list[str], list[dict[str, str]]]:
-    """Return the names of columns, and the rows by these names, without a last line that a kill has truncated."""
+    """Return column names, and rows as dictionaries by column name, without a last line that a kill has truncated."""
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
         rows = [row for row in reader if None not in row.values()]  # None where a line has too few cells

@@ -22,13 +22,13 @@ class MissingPredictions(UserError):
 
 
 def predictions_path(folder: Path, command: str, source: str | None = None) -> Path:
-    """Return the file of predictions of `test`, `validate` or `predict`, with the `source_name` of another corpus."""
+    """Return the path of predictions by `test`, `validate` or `predict`; `source`: `source_name` of another corpus."""
     name = NAMES[command if command == "predict" else SPLITS[command]]
     return folder / (f"{name.removesuffix('.jsonl')}.{source}.jsonl" if source else name)
 
 
 def source_name(run_corpus: dict[str, Any], corpus: dict[str, Any]) -> str | None:
-    """Return class and digest of a corpus config, for file names; None if it equals the config of the run's corpus."""
+    """Return a name such as `files-1a2b3c4d` (class and digest) for a config `corpus`; None if it is the run's."""
     if run_corpus == corpus:
         return None
     digest = text_digest(json.dumps(corpus, sort_keys=True, default=str))[:8]  # enough for the corpora of one run
@@ -37,40 +37,42 @@ def source_name(run_corpus: dict[str, Any], corpus: dict[str, Any]) -> str | Non
 
 def find_predictions(folder: Path, split: str = "test") -> Path:
     """Return the file with a run's predictions of a split: `test`, `val`, or `predict` (by `precis predict`)."""
-    for name in ("test", "predict") if split == "test" else (split,):  # `precis predict` reads the test split, too
+    names = ("test", "predict") if split == "test" else (split,)  # `precis predict` reads the test split, too
+    for name in names:
         if (folder / NAMES[name]).is_file():
             return folder / NAMES[name]
-    command = {"val": "validate"}.get(split, split)  # the other commands have the name of their split
+    command = {"val": "validate"}.get(split, split)  # `test` and `predict` are commands
     raise MissingPredictions(f"{folder / NAMES[split]}: not found; run `precis {command} --run {folder}` first")
 
 
 def recorded_results(predictions: Path) -> dict[str, Any]:
-    """Return what is recorded with a file of predictions: split, mean scores, scores of lead-1; empty if nothing is."""
+    """Return what is recorded with a file of predictions: split, mean scores, scores of lead-1; {} if nothing is."""
     path = results_path(predictions)
     return read_json(path) if path.is_file() else {}
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the records of a file of predictions; ids become strings, a summary or reference of one string a list."""
-    records: dict[str, dict[str, Any]] = {}  # by id
+    """Return the records of a file of predictions; ids become strings, each summary and reference a list of strings."""
+    records: dict[str, dict[str, Any]] = {}  # by id, in the order of the file
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
             continue
         try:
             record = load_json(line)
-            references = [_as_list(each) for each in _as_list(record["references"])]
+            references = [_as_list(reference) for reference in _as_list(record["references"])]
             record |= {"summary": _as_list(record["summary"]), "references": references}
             dict(record.get("scores", {}))  # raises an error if they are not a mapping
-            name = record["id"]
-            name = int(name) if isinstance(name, float) and name.is_integer() else name  # pandas writes 1 as 1.0
-            if not isinstance(name, str | int):
+            record_id = record["id"]
+            if isinstance(record_id, float) and record_id.is_integer():  # pandas writes 1 as 1.0
+                record_id = int(record_id)
+            if not isinstance(record_id, str | int):
                 raise TypeError("an id is a string or a number")
-            record["id"] = name = str(name)
+            record["id"] = record_id = str(record_id)
         except (ValueError, KeyError, TypeError, AttributeError):
             raise UserError(f"{path}:{number}: no record with id, summary and references; write it again") from None
-        if name in records:
-            raise UserError(f"{path}:{number}: id {name!r} occurs twice; write the file again with `precis test`")
-        records[name] = record
+        if record_id in records:
+            raise UserError(f"{path}:{number}: id {record_id!r} occurs twice; write the file again with `precis test`")
+        records[record_id] = record
     if not records:
         raise UserError(f"{path}: no prediction in it; run `precis test` again")
     return list(records.values())

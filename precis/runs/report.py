@@ -22,7 +22,7 @@ VARIANTS = ("rouge1", "rouge2", "rougeLsum")
 
 
 def print_report(folder: Path, path: Path, split: str, examples: int, language: str | None = None) -> None:
-    """Print scores of first sentences (lead-1) and of a run's predictions (`path`), and evenly spaced examples."""
+    """Print ROUGE of first sentences (lead-1) and of predictions in `path`, and `examples` documents, evenly spaced."""
     records = read_rows(path)
     documents = {row["id"]: as_document(row) for row in run_documents(folder, split, language)}
     language = language or read_config(folder)["data"]["init_args"].get("language", "en")  # by default the run's
@@ -45,22 +45,22 @@ def print_report(folder: Path, path: Path, split: str, examples: int, language: 
 def score_table(
     predictions: dict[str, list[list[str]]], references: list[list[list[str]]], title: str, language: str = "en"
 ) -> Table:
-    """Return a table of ROUGE-1/2/Lsum F1 x 100, words, repeated trigrams (%) by system; texts: lists of sentences."""
+    """Return a table of mean ROUGE, length in words and repeated trigrams by system; a text is a list of sentences."""
     table = Table(title=f"ROUGE F1 x 100 (stemmed) on {title}")
     for name in ("system", "ROUGE-1", "ROUGE-2", "ROUGE-Lsum", "words", "repeated trigrams"):
         table.add_column(name, justify="left" if name == "system" else "right")
     for system, outputs in predictions.items():
         scores = score_many(outputs, references, VARIANTS, language=language)
-        means = [100 * sum(score[v].fmeasure for score in scores) / len(scores) for v in VARIANTS]
-        words = [length_words(" ".join(output)) for output in outputs]  # of each summary, its words
+        means = [100 * sum(score[name].fmeasure for score in scores) / len(scores) for name in VARIANTS]
+        words = [length_words(" ".join(output)) for output in outputs]  # words of each summary
         length = sum(map(len, words)) / len(words)
-        repeats = sum(map(repeated_ngrams, words)) / len(words)
+        repeats = sum(map(repeated_ngrams, words)) / len(words)  # trigrams, the default
         table.add_row(system, *(f"{mean:.2f}" for mean in means), f"{length:.1f}", f"{100 * repeats:.1f} %")
     return table
 
 
 def example_table(record: dict, text: str, max_characters: int = 400) -> Table:
-    """Return a table of a prediction: beginning of the document `text`, reference, summary with copied words marked."""
+    """Return a table of a prediction: start of the document `text`, reference, summary with copied words marked."""
     # `Text` prints brackets literally; a string would be parsed as markup of rich.
     table = Table(title=Text(printable_line(str(record["id"]))), show_header=False, min_width=80)
     table.add_column(style="bold")

@@ -65,7 +65,7 @@ class Run(NamedTuple):
 
 
 def build(config: dict[str, Any]) -> tuple[LightningModule, LightningDataModule]:
-    """Build model and data of a config as `precis fit` does; a `UserError` if it names a class of unknown packages."""
+    """Build model and data of a config as `precis fit` does; a `UserError` if a class is of a package not permitted."""
     parser = ArgumentParser(exit_on_error=False)
     parser.add_subclass_arguments(LightningModule, "model")
     parser.add_subclass_arguments(LightningDataModule, "data")
@@ -97,7 +97,7 @@ def load_run(
         checkpoint: a checkpoint of that run; the best one by default.
         corpus: documents to read instead of the run's corpus, with the same tokenizer and limits.
         model_changes: arguments of the model to change; dotted names for arguments in a group, as `decoding.beam_size`.
-        changes: arguments of the DataModule to change, except those in `LINKED`, which the model determines.
+        changes: arguments of the DataModule to change, except those taken from the model (`LINKED`).
     """
     config = _read_run_config(run)
     for name, value in (model_changes or {}).items():
@@ -106,9 +106,9 @@ def load_run(
     model, data = build(config)
     if corpus is not None:
         data.corpus = corpus
-    text = Path(run) / "text"
-    if text.is_dir() or not model.frozen_weights():  # without both, `load_tokenizer` raises an error
-        data.tokenizer = data.load_tokenizer(text)
+    tokenizer = Path(run) / "text"
+    if tokenizer.is_dir() or not model.frozen_weights():  # without the folder, `load_tokenizer` raises an error
+        data.tokenizer = data.load_tokenizer(tokenizer)
     else:  # exported without the frozen encoder and its tokenizer, which are loaded from the hub again
         data.tokenizer = data.tokenizer_type.of_checkpoint(data.checkpoint)
     model.set_language(data.language.code)
@@ -178,7 +178,7 @@ def environment(data: LightningDataModule | None = None) -> dict[str, Any]:
 
 
 def check_not_removed(run: Path) -> None:
-    """Raise a `UserError` if the run folder was removed: checkpoints in a new one would lack config and tokenizer."""
+    """Raise a `UserError` if the run folder was removed: one made again would lack config and tokenizer."""
     if not (Path(run) / "config.yaml").is_file():
         raise UserError(f"{run}: the run folder was removed while the run was training; start the run again")
 
@@ -188,10 +188,10 @@ class RunRecord(Callback):
 
     def __init__(self, run: Path, config: str) -> None:
         self.run = Path(run)
-        self.config = config
+        self.config = config  # text of config.yaml
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        adapt_best_models(trainer, checkpoint)
+        adapt_best_models(trainer, checkpoint)  # their paths, if the run folder was moved
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.is_global_zero:
@@ -217,27 +217,27 @@ class RunRecord(Callback):
         shutil.rmtree(folder, ignore_errors=True)
         partial.rename(folder)
 
-    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:  # *_: see below
         if trainer.is_global_zero and trainer.state.fn == "fit":
             check_not_removed(self.run)
 
-    # The check comes before other callbacks write: `Previews`, for example, would create the folder again.
+    # Check before other callbacks write, as `Previews` would create the folder again. *_: a checkpoint to save.
     on_validation_start = on_validation_end = on_save_checkpoint = on_fit_end
 
 
 class TruncationTable(Callback):
-    """Write which texts of the splits are truncated to truncation.csv, for another corpus to truncation.SOURCE.csv."""
+    """Write what the limits truncate to truncation.csv, or for another corpus, `source`, to truncation.SOURCE.csv."""
 
     def __init__(self, run: Path, source: str | None = None) -> None:
         self.path = Path(run) / (f"truncation.{source}.csv" if source else "truncation.csv")
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Write the table; Lightning has called `setup` of the DataModule, which fills `truncation`, lines by split."""
+        """Write the table from `data.truncation`, lines by split, which the DataModule has filled in its `setup`."""
         data = trainer.datamodule
         if not trainer.is_global_zero or not isinstance(data, SummarizationData) or not data.truncation:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        if not os.access(self.path.parent, os.W_OK):  # a run of somebody else, which is scored with --out
+        if not os.access(self.path.parent, os.W_OK):  # somebody else's run, scored with --out
             rank_zero_warn(f"{self.path}: not written, since the folder cannot be written to")
             return
         # `precis validate` and `precis test` may run at the same time, and each adds its split.

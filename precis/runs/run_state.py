@@ -31,11 +31,11 @@ def write_state(run: Path, state: str, step: int) -> None:
 
 
 def read_state(run: Path) -> dict[str, Any]:
-    """Return `step` (or None) and `state` of state.json (`unknown` without it); a lock tells running from killed."""
+    """Return `step` (or None) and `state` of state.json (or `unknown`; `killed` for running without a lock)."""
     recorded: dict[str, Any] = {"state": "unknown", "step": None}
     with suppress(OSError, ValueError):  # no file, or an invalid one
         recorded |= load_json((Path(run) / STATE).read_text(encoding="utf-8"))
-    locked = is_locked(Path(run) / LOCK)  # by the process that trains; None (no locks): state.json decides
+    locked = is_locked(Path(run) / LOCK)  # None on a file system without locks: state.json decides
     if locked:
         recorded["state"] = "running"
     elif locked is False and recorded["state"] == "running":  # its process was killed before it could write a state
@@ -44,7 +44,7 @@ def read_state(run: Path) -> dict[str, Any]:
 
 
 def lock_run(run: Path) -> int:
-    """Lock a run folder until this process ends or releases the returned lock; a `UserError` if another one has it."""
+    """Lock a run folder until this process ends or releases the returned lock; a `UserError` if it is locked."""
     path = Path(run) / LOCK
     lock = take_lock(path, wait=SLURM_WAIT if "SLURM_JOB_ID" in os.environ else 0)  # a failed node may still have it
     if lock is None:
@@ -60,5 +60,5 @@ def logged_in() -> bool:
         return True
     try:
         return netrc.netrc().authenticators("api.wandb.ai") is not None
-    except (OSError, netrc.NetrcParseError):  # no file, or not of this form
+    except (OSError, netrc.NetrcParseError):  # no file, or a malformed one
         return False

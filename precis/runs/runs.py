@@ -63,7 +63,7 @@ def describe_run(run: Path) -> dict[str, Any]:
     """
     state = read_state(run)
     description = {"run": str(run), "state": state["state"], "model": None, "step": state["step"], "monitor": None}
-    last_change = max(path.stat().st_mtime for path in (run, *run.iterdir()) if path.exists())  # False for broken links
+    last_change = max(path.stat().st_mtime for path in (run, *run.iterdir()) if path.exists())  # not broken links
     description |= {"best": None, "test": None, "changed": last_change, "problem": None}
     try:
         config = read_yaml(run / "config.yaml")
@@ -95,7 +95,7 @@ def read_metrics(run: Path, monitor: str) -> tuple[int | None, list[float]]:
 
 
 def _print_table(folder: Path, descriptions: list[dict[str, Any]]) -> None:
-    """Print runs, as of `describe_run`, as a table; if the terminal is too narrow, print two lines for each run."""
+    """Print results of `describe_run` as a table; if the terminal is too narrow, print two lines for each run."""
     table = Table()
     for name in ("run", "model", "state", "step", "validation", "test R-1/2/Lsum", "changed"):
         table.add_column(name, justify="right" if name in ("step", "changed") else "left", no_wrap=True)
@@ -117,7 +117,7 @@ def _print_table(folder: Path, descriptions: list[dict[str, Any]]) -> None:
     if console.measure(table, options=console.options.update(max_width=10_000)).maximum <= console.width:
         console.print(table)
         return
-    for cells in zip(*(column.cells for column in table.columns)):
+    for cells in zip(*(column.cells for column in table.columns)):  # row by row
         console.print(cells[0], soft_wrap=True)  # the name of the run; the other cells are in the line below
         details = []
         for column, cell in zip(table.columns[1:], cells[1:]):
@@ -133,6 +133,6 @@ def format_seconds(seconds: float) -> str:
     rest, parts = round(seconds), []
     for unit, size in units:
         count, rest = divmod(rest, size)
-        if count or parts:
+        if count or parts:  # no leading zeros
             parts.append(f"{count} {unit}")
     return " ".join(parts[:2]) or "0 s"

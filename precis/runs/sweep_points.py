@@ -10,11 +10,11 @@ POINTS = "points.json"
 
 
 def read_described(out: Path) -> dict[str, Any]:
-    """Return points.json, which describes a sweep's runs; a `UserError` if it is invalid, or a run is outside `out`."""
+    """Return points.json, which lists a sweep's points (runs); a `UserError` if invalid, or for a run elsewhere."""
     path = Path(out) / POINTS
     if not path.is_file():
         raise UserError(f"{path}: not found; give the folder of a sweep, such as runs/NAME")
-    content = read_json(path, after=list[str], points=list)  # required keys; `after`: commands to run after `fit`
+    content = read_json(path, after=list[str], points=list)  # required keys; after: commands to run after `fit`
     types = {"run": str, "label": str, "config": dict}
     for point in content["points"]:
         if not isinstance(point, dict) or any(not isinstance(point.get(key), kind) for key, kind in types.items()):
@@ -35,5 +35,5 @@ def sweep_and_label(folder: Path) -> tuple[str, str]:
 
 
 def without_seed(label: str) -> str:
-    """Return the label of a point without its seed."""
+    """Return the label of a sweep's run without its seed, such as `lr=0.1` for `lr=0.1 seed=2`."""
     return " ".join(word for word in label.split(" ") if not word.startswith("seed="))

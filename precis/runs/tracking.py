@@ -51,7 +51,7 @@ def wandb_logger(folder: Path, mode: str, project: str, config: dict[str, Any]) 
     os.environ[DATA_DIR_VARIABLE] = USER_DATA_DIR or str(Path(folder).resolve() / "wandb" / "data")
     logger = WandbLogger(
         project=project, name=Path(folder).resolve().name, id=run_id(folder), save_dir=str(folder),
-        offline=not online, resume="allow" if online else None, **grouping(folder, config),  # continue this id
+        offline=not online, resume="allow" if online else None, **grouping(folder, config),  # resume: continue `id`
     )  # fmt: skip
     vars(logger).get("_wandb_init", {}).pop("anonymous", None)  # wandb warns of it even where it is not set
     return logger
@@ -61,8 +61,8 @@ class WandbRecord(Callback):
     """Log to W&B more than the logged values: config, environment, signatures of ROUGE, model, and predictions.
 
     Model (with `models`) and predictions are artifacts; the first predictions are also a table. The summary of the run
-    has the validation scores of the best checkpoint (`val/...`) and its step (`best_step`), or those of the last
-    validation if none was selected. Without a logger of W&B, the callback does nothing.
+    has the validation scores of the best checkpoint (`val/...`) and its step (`best_step`), or the scores of the last
+    validation if no checkpoint was selected. Without a logger of W&B, the callback does nothing.
     """
 
     def __init__(self, run: Path, config: dict[str, Any], models: bool = True) -> None:
@@ -74,24 +74,24 @@ class WandbRecord(Callback):
     def _wandb_runs(self, trainer: Trainer) -> list[Any]:
         if not trainer.is_global_zero:
             return []
-        return [logger.experiment for logger in trainer.loggers if isinstance(logger, WandbLogger)]
+        return [logger.experiment for logger in trainer.loggers if isinstance(logger, WandbLogger)]  # wandb.Run
 
     def _signatures(self, pl_module: LightningModule) -> dict[str, str]:
         metric = getattr(pl_module, "rouge", None)  # models that summarize nothing have none
-        return dict(metric["test"].signatures) if metric is not None else {}
+        return dict(metric["test"].signatures) if metric is not None else {}  # settings of ROUGE, by measure
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         for run in self._wandb_runs(trainer):
             environment = read_json(self.run / "environment.json")  # written by `RunRecord`, an earlier callback
-            added = {"environment": environment, "signatures": self._signatures(pl_module), "run_folder": str(self.run)}
-            run.config.update(self.config | added, allow_val_change=True)
+            details = {"environment": environment, "signatures": self._signatures(pl_module), "run_folder": str(self.run)}
+            run.config.update(self.config | details, allow_val_change=True)  # a resumed run may differ
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         self._best_scores = checkpoint.get(BEST_SCORES, {})
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Set the scores of the best checkpoint in the W&B summary; keep them in the checkpoint for a resumed run."""
-        # After a validation with a new best score, best.ckpt is written first, so the present metrics are its scores.
+        # After a validation with a new best score, best.ckpt is written first, so its scores are the present metrics.
         best = best_score(trainer)
         if best is not None and best != self._best_scores.get("score"):
             metrics = trainer.callback_metrics.items()
