@@ -16,7 +16,7 @@ NO_CONFIG = "not a config: it has no keys at the top; see experiments/configs fo
 
 
 def read_json(path: Path, **types: Any) -> dict[str, Any]:
-    """Return the object in a JSON file; a `UserError` unless it has the keys in `types`, with values of these types."""
+    """Return the object in a JSON file; a `UserError` unless it has the keys of `types`, with values of these types."""
     try:
         content = load_json(path.read_text(encoding="utf-8-sig"))
     except (ValueError, OSError) as error:
@@ -34,27 +34,27 @@ def read_json(path: Path, **types: Any) -> dict[str, Any]:
 
 def _has_type(value: Any, kind: Any) -> bool:
     """Return whether a JSON value has a type: a class, a union, `list[T]` or `dict[str, T]`; T is checked, too."""
-    origin, parts = get_origin(kind) or kind, get_args(kind)  # list and (int,) of list[int]
+    origin, arguments = get_origin(kind) or kind, get_args(kind)  # list and (int,) for list[int]
     if origin is UnionType:
-        return any(_has_type(value, part) for part in parts)
+        return any(_has_type(value, part) for part in arguments)
     if not isinstance(value, origin) or (origin is int and isinstance(value, bool)):  # a bool is an int in Python
         return False
-    if origin is dict and parts:  # keys are strings in JSON
-        return all(_has_type(part, parts[1]) for part in value.values())
-    if origin is list and parts:
-        return all(_has_type(part, parts[0]) for part in value)
+    if origin is dict and arguments:  # keys are strings in JSON
+        return all(_has_type(item, arguments[1]) for item in value.values())
+    if origin is list and arguments:
+        return all(_has_type(item, arguments[0]) for item in value)
     return True
 
 
 def folder_beside(path: Path, name: object) -> Path:
-    """Return the folder `name` next to a JSON file with this name; a `UserError` for other places, and for options."""
+    """Return the folder `name` beside the JSON file that names it; a `UserError` for another place, or an option."""
     if not isinstance(name, str) or name in ("", "..") or Path(name).name != name or name.startswith("-"):
         raise UserError(f"{path}: {name!r} is not the name of a folder beside this file; {REMEDY}")
     return path.parent / name
 
 
 def read_yaml(path: Path, no_mapping: str = NO_CONFIG) -> dict[str, Any]:
-    """Return the mapping in a YAML file; a `UserError` with the line of a mistake, or `no_mapping` if it has none."""
+    """Return the mapping in a YAML file; a `UserError` with the line of a mistake, or with the message `no_mapping`."""
     try:
         content = load_yaml(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
@@ -78,13 +78,13 @@ def load_yaml(text: str) -> Any:
         if _unfolded_size(node, {}) > MOST_VALUES:  # checked before merge keys (<<) copy values
             raise yaml.YAMLError(f"its aliases (*name) unfold to more than {MOST_VALUES:,} values; write them out")
         return loader.construct_document(node)
-    # nested too deeply, an invalid number or date, or a tag that does not fit the value
+    # YAML that is nested too deeply, an invalid number or date, or a tag (!!int) that does not fit the value
     except (RecursionError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise yaml.YAMLError(f"it cannot be read: {error}") from None
 
 
 def _unfolded_size(node: Any, sizes: dict[int, float]) -> float:
-    """Return the number of values in a YAML node with aliases expanded, to limit memory; `sizes` caches it by `id`."""
+    """Return the number of values in a YAML node, aliases expanded, to limit memory; `sizes` caches them by node id."""
     if isinstance(node, tuple):  # a key with its value
         return sum(_unfolded_size(part, sizes) for part in node)
     if isinstance(node, yaml.ScalarNode):

@@ -26,7 +26,7 @@ ID_NAMES = ("id", "guid", "doc_id", "article_id", "paper_id", "url")
 
 @dataclass(frozen=True)
 class FieldMap:
-    """Arguments of `Files` that fit a record; `summary` and `id` are None where the record lacks them."""
+    """Arguments of the corpus `Files` that fit a record: names of fields (None if missing), and how lists are read."""
 
     document: str
     summary: str | None
@@ -37,18 +37,18 @@ class FieldMap:
     def arguments(self) -> dict[str, Any]:
         """Return the arguments that differ from the defaults of `Files`."""
         defaults = asdict(FieldMap("document", "summary", None))
-        values = asdict(self) | {"id": None if self.id == "id" else self.id}  # None: a field `id`, if there is one
+        values = asdict(self) | {"id": None if self.id == "id" else self.id}  # None: `id`, if present
         return {name: value for name, value in values.items() if value != defaults[name]}
 
 
 def guess_fields(row: Mapping[str, Any], where: str) -> FieldMap:
-    """Return which fields of a record hold document, reference, id, and their layout; a `UserError` if no document."""
-    by_lower_case = {name.lower(): name for name in reversed(list(row))}  # of Text and text, the first in the row
+    """Return which fields hold document, reference and id, and how to read lists; a `UserError` if no document."""
+    by_lower_case = {name.lower(): name for name in reversed(list(row))}  # Text and text: the first one counts
 
-    def first(names: Iterable[str]) -> str | None:
+    def first_field(names: Iterable[str]) -> str | None:
         return next((by_lower_case[name] for name in names if name in by_lower_case), None)
 
-    document, summary = first(DOCUMENT_NAMES), first(SUMMARY_NAMES)
+    document, summary = first_field(DOCUMENT_NAMES), first_field(SUMMARY_NAMES)
     if document is None:
         fields = ", ".join(row) or "none"
         raise UserError(f"{where}: no field is named like a document (fields: {fields}); rename one to `document`")
@@ -58,7 +58,7 @@ def guess_fields(row: Mapping[str, Any], where: str) -> FieldMap:
         document_list = "tokens"
     if summary and summary.lower() == "abstract_text":  # in data of Cohan et al. (2018): the abstract's sentences
         summary_list = "sentences"
-    return FieldMap(document, summary, first(ID_NAMES), document_list, summary_list)
+    return FieldMap(document, summary, first_field(ID_NAMES), document_list, summary_list)
 
 
 def describe_value(value: Any) -> str:
@@ -75,7 +75,7 @@ def describe_value(value: Any) -> str:
 
 def first_row(path: Path) -> dict[str, Any]:
     """Return the first record of a file; a `UserError` if there is none, or it cannot be read."""
-    for _, row in read_rows(path, []):
+    for _, row in read_rows(path, []):  # []: all fields
         if isinstance(row, BadRecord):
             raise UserError(str(row))
         return row
@@ -83,20 +83,20 @@ def first_row(path: Path) -> dict[str, Any]:
 
 
 def _is_tokens(value: Any) -> bool:
-    """Return whether a value is a list of lists of tokens: no sentences, nor those of scripts without spaces."""
+    """Return whether a value is a list of lists of tokens, and not of sentences, even of scripts without spaces."""
     if not isinstance(value, list) or not value or not all(isinstance(item, list) for item in value):
         return False
     tokens = [token for item in value for token in item]
     if not all(isinstance(token, str) and not token.isspace() and " " not in token for token in tokens):
         return False
     has_sentence = any(UNSPACED_ENDS.search(token) and len(length_words(token)) > 1 for token in tokens)
-    return bool(tokens) and not has_sentence and count_words(tokens) <= 4 * len(tokens)  # on average
+    return bool(tokens) and not has_sentence and count_words(tokens) <= 4 * len(tokens)  # 4 characters each in Chinese
 
 
 def _is_sentences(value: Any) -> bool:
     """Return whether a value is a list of texts of which at most a fifth seem to have more than one sentence."""
     if not isinstance(value, list) or len(value) < 2 or not all(isinstance(item, str) for item in value):
-        return False  # a single text is a document, not a list of its sentences
+        return False  # a single text is rather a document than a list of its sentences
     texts = [UNSPACED_ENDS.sub(". ", item).strip() for item in value]  # in Chinese, no space follows a sentence
-    with_several = sum(any(f"{stop} " in text for stop in language_of(ANY).sentence_ends) for text in texts)
-    return with_several <= len(value) / 5  # a fifth, because "Dr. " in a sentence looks like its end
+    num_with_several = sum(any(f"{stop} " in text for stop in language_of(ANY).sentence_ends) for text in texts)
+    return num_with_several <= len(value) / 5  # a fifth, because "Dr. " in a sentence looks like its end

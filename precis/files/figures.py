@@ -21,7 +21,7 @@ def html_page(title: str, body: str) -> str:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return a figure of a size in inches, which pyplot does not know, so that it is freed when it is not used."""
+    """Return a figure of a size in inches, which pyplot does not register, so that it is freed when it is not used."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
@@ -33,7 +33,7 @@ def png_element(png: bytes, description: str) -> str:
 
 
 def heat_map(axes: Axes, values: np.ndarray, **options: Any) -> AxesImage:
-    """Draw a table of values with rows and columns numbered from 1; options are those of `Axes.imshow`."""
+    """Draw values [rows, columns], which are numbered from 1 (hence `extent`); options are those of `Axes.imshow`."""
     rows, columns = values.shape
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(integer=True))

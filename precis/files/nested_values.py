@@ -7,7 +7,7 @@ from jsonargparse import Namespace
 
 
 def leaves(value: Any, where: str = "", into_lists: bool = True) -> Iterator[tuple[str, Any]]:
-    """Yield (key, value) of each value in a config, or empty group; keys are as `trainer.callbacks[0].class_path`.
+    """Yield (key, value) of each value or empty group in a config, with keys such as `trainer.callbacks[0].class_path`.
 
     With `into_lists=False`, a list is a single value.
     """

@@ -9,5 +9,5 @@ def template(package: str, name: str) -> Template:
     """Return a template in the folder of a package; in HTML and SVG, all texts are escaped."""
     loader, escaped = PackageLoader(package, "."), select_autoescape(("html", "svg"))
     environment = Environment(loader=loader, autoescape=escaped, trim_blocks=True, lstrip_blocks=True)
-    environment.globals["one_line"] = one_line
+    environment.globals["one_line"] = one_line  # a function that templates call
     return environment.get_template(name)

@@ -33,8 +33,8 @@ def read_text(path: Path) -> str:
 def collect_texts(inputs: list[str], empty: bool = False) -> list[tuple[str, str]]:
     """Return (name or path, text) of standard input, files, the .txt and .html files of folders, or texts themselves.
 
-    `inputs` are paths, or texts of more than one word; none, or `-`, for standard input. A `UserError` if one is
-    missing or not text, or if it is blank and `empty` is False.
+    `inputs` are paths, or texts of more than one word; an empty list, or `-`, stands for standard input. A `UserError`
+    if one is missing or not text, or if it is blank and `empty` is False.
     """
     texts = _read_texts(inputs)
     for name, text in texts:
@@ -44,7 +44,7 @@ def collect_texts(inputs: list[str], empty: bool = False) -> list[tuple[str, str
 
 
 def documents_of(corpus: Corpus, language: str = "en") -> list[Document]:
-    """Return the documents of a corpus in memory (split `test`); a `UserError` if a document is empty."""
+    """Return the documents of the split `test` of a corpus, as a list; a `UserError` if a document is empty."""
     documents = []
     for record in corpus.records("test"):
         document = make_document(record, language=language)
@@ -55,7 +55,7 @@ def documents_of(corpus: Corpus, language: str = "en") -> list[Document]:
 
 
 def _read_texts(inputs: list[str]) -> list[tuple[str, str]]:
-    """Return (id, text) for `inputs` as in `collect_texts`, also of blank texts; ids are paths, or one file's name."""
+    """Return (id, text) of `inputs`, see `collect_texts`, blank ones too; an id is a path, or a single file's name."""
     if inputs in ([], ["-"]):
         try:
             return [("standard input", sys.stdin.buffer.read().decode("utf-8-sig").replace("\r\n", "\n"))]

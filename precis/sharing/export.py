@@ -35,13 +35,13 @@ def write_export(
 ) -> None:
     """Write a run's model, by default its best checkpoint, to an empty folder.
 
-    `licence` and `name` are for the model card. `compact` writes matrices in 8 bits, and no frozen encoder with its
-    tokenizer, which are loaded by name. A `UserError` if `run` has no summarizer, or its checkpoint does not fit.
+    `licence` and `name` are for the model card. `compact` writes matrices in 8 bits, and leaves out a frozen encoder
+    with its tokenizer, which are loaded by name. A `UserError` if `run` has no summarizer, or an unfit checkpoint.
     """
     path = checkpoint or best_checkpoint(run)
     loaded = load_run(run, path)
     left_out = _frozen_weights(loaded) if compact else set()
-    places, note = {}, ""  # paths that `Summarizer.export` returns; why there are none, for the card
+    places, note = {}, ""  # path of each pretrained part by config key; why there are none, for the card
     try:
         places = {} if left_out else loaded.model.export(folder)
     except ValueError as error:  # the network cannot be written in the format of transformers
@@ -61,14 +61,14 @@ def write_export(
 
 
 def _frozen_weights(loaded: Run) -> set[str]:
-    """Return the names of frozen weights, if they equal the weights of the pretrained encoder that the config names."""
+    """Return the names of frozen weights if all equal the pretrained encoder that the config names; else no names."""
     weights, names = loaded.model.state_dict(), loaded.model.frozen_weights()
     pretrained = build(loaded.config)[0].state_dict() if names else {}  # a new model, before any training
     return names if all(torch.equal(weights[name], pretrained[name]) for name in names) else set()
 
 
 def _described(loaded: Run, checkpoint: dict[str, Any]) -> dict[str, Any]:
-    """Return the model's `loss_weights`, and `global_step` and `switches` (states of schedules) of a checkpoint."""
+    """Return `loss_weights` of a model, and `global_step` and `switches` (states of schedules) of a checkpoint."""
     described: dict[str, Any] = {}
     loaded.model.on_save_checkpoint(described)
     described.pop("text", None)  # the tokenizer, which is in the folder text/
@@ -78,7 +78,7 @@ def _described(loaded: Run, checkpoint: dict[str, Any]) -> dict[str, Any]:
 
 
 def _portable(config: dict[str, Any], places: dict[str, str]) -> dict[str, Any]:
-    """Return an exported model's config without absolute paths; `places`: relative paths of pretrained parts by key."""
+    """Return an exported model's config without absolute paths; `places`: paths of pretrained parts by config key."""
     config = {key: value for key, value in config.items() if key not in _LEFT_OUT}  # keys about training
     config = map_strings(config, lambda text: os.path.basename(text) if os.path.isabs(text) else text)
     data = config["data"].setdefault("init_args", {})
@@ -89,16 +89,16 @@ def _portable(config: dict[str, Any], places: dict[str, str]) -> dict[str, Any]:
     for key, place in places.items():
         path = IN_FOLDER if place == "." else f"{IN_FOLDER}/{place}"  # IN_FOLDER: the export's folder
         # The data may have a copy of the argument, by its last part: `checkpoint` of the model's `encoder.checkpoint`.
-        for part, name in ((model, key), (data, key.rpartition(".")[2])):
-            if get_value(part, name) is not None:
-                set_value(part, name, path)
+        for arguments, name in ((model, key), (data, key.rpartition(".")[2])):
+            if get_value(arguments, name) is not None:
+                set_value(arguments, name, path)
     return config
 
 
 def _export_other_models(loaded: Run, config: dict[str, Any], folder: Path) -> None:
     """Export models that the data of a run reads (MatchSum's sentence scorer, a parser), and set paths in `config`."""
     data, original = config["data"]["init_args"], loaded.config["data"]["init_args"]  # `original` has the run's paths
-    scorer = original.get("scorer")  # MatchSum's sentence scorer; it has a `run` if it is a `RunScorer`
+    scorer = original.get("scorer")  # if it is a `RunScorer`, it has a `run`: the folder of a model
     if isinstance(scorer, dict) and (scorer.get("init_args") or {}).get("run"):
         (folder / "scorer").mkdir()
         write_export(Path(scorer["init_args"]["run"]), folder / "scorer")
@@ -114,14 +114,14 @@ def _export_other_models(loaded: Run, config: dict[str, Any], folder: Path) -> N
 def model_card(
     run: Path, name: str, loaded: Run, config: dict[str, Any], step: int, licence: str | None, note: str, folder: Path
 ) -> str:
-    """Return the card as Markdown with a header in YAML; its text is in model_card.md, and lists files of `folder`."""
-    kind = type(loaded.model)
+    """Return the card as Markdown with a header in YAML; the text, from model_card.md, lists the files in `folder`."""
+    model_class = type(loaded.model)
     pretrained = get_value(loaded.config["model"].get("init_args"), "encoder.checkpoint")
     is_name = isinstance(pretrained, str) and pretrained.count("/") == 1 and not Path(pretrained).exists()  # USER/MODEL
     header = ModelCardData(
         library_name="precis",
         pipeline_tag="summarization",
-        tags=["precis", kind.__name__.lower()],
+        tags=["precis", model_class.__name__.lower()],
         license=licence,
         base_model=pretrained if is_name else None,
     )
@@ -132,9 +132,9 @@ def model_card(
         header,
         template_path=str(Path(__file__).with_name("model_card.md")),
         name=name,
-        kind=kind.__name__,
-        description=(inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " "),
-        paper=(inspect.getdoc(sys.modules[kind.__module__]) or "").split("\n")[0],
+        kind=model_class.__name__,
+        description=(inspect.getdoc(model_class) or "").split("\n\n")[0].replace("\n", " "),
+        paper=(inspect.getdoc(sys.modules[model_class.__module__]) or "").split("\n")[0],
         weights=EXPORTED,
         files=[path.name for path in folder.iterdir()],
         note=note,
@@ -150,6 +150,6 @@ def model_card(
     return f"{card}\n"
 
 
-def _record(run: Path, name: str) -> dict[str, Any]:  # empty if the run has no such file
+def _record(run: Path, name: str) -> dict[str, Any]:  # a JSON file of the run; {} if there is none
     path = run / name
     return read_json(path) if path.is_file() else {}

@@ -26,9 +26,9 @@ class Inert:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Return the weights of a checkpoint, a state dict or a pickled model, by name; a `UserError` if there are none.
+    """Return by name the weights in a file with a state dict or a pickled model; a `UserError` if there are none.
 
-    torch reads the file with `weights_only`; a class that it refuses is not imported: a subclass of `Inert` stands in.
+    torch reads the file with `weights_only`; for each class that it refuses to import, a subclass of `Inert` stands in.
     """
     if not path.is_file():
         raise UserError(f"{path}: no such file; give a checkpoint that was downloaded")
@@ -43,7 +43,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def _load(path: Path) -> Any:
-    """Return the content of a pickled file; for each class that torch refuses, add an `Inert` one and read again."""
+    """Return the content of a pickled file; for each class that torch refuses, add a placeholder and read again."""
     stand_ins: dict[str, type[Inert]] = {}  # placeholders by the full name of the class
     while len(stand_ins) < MOST_CLASSES:  # each class takes another reading of the file
         try:
@@ -55,7 +55,7 @@ def _load(path: Path) -> Any:
                 reason = " ".join(str(error).split())[:200]  # torch adds advice to load without `weights_only`
                 problem = f"its weights cannot be read without executing what is in it, or it is broken ({reason})"
                 raise UserError(f"{path}: {problem}; {_REMEDY.format(path=path)}") from None
-            stand_ins[refused[1]] = type(refused[1].rpartition(".")[2], (Inert,), {})
+            stand_ins[refused[1]] = type(refused[1].rpartition(".")[2], (Inert,), {})  # a new class of this name
     raise UserError(f"{path}: more than {MOST_CLASSES} pickled classes; {_REMEDY.format(path=path)}")
 
 
@@ -68,10 +68,10 @@ _REMEDY = (
 
 def _tensors(content: Any, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
     """Yield (`prefix` + name, tensor) of a state dict, or of parameters, buffers and parts of a pickled module."""
-    if isinstance(content, Inert):  # a pickled object, of which only modules have the parts below
-        values = vars(content)
+    if isinstance(content, Inert):  # a pickled object: if it is a module, it has the parts below
+        attributes = vars(content)
         for part in ("_parameters", "_buffers", "_modules"):
-            yield from _tensors(values.get(part) or {}, prefix)  # {} if it is not a module
+            yield from _tensors(attributes.get(part) or {}, prefix)  # {} if it is not a module
     elif isinstance(content, Mapping):
         for name, value in content.items():
             if isinstance(value, Tensor):
@@ -162,7 +162,7 @@ def rename(weights: Mapping[str, Tensor], kind: Kind, path: Path) -> dict[str, T
             renamed[new_prefix + name.removeprefix(old_prefix)] = value
             continue
         new = name
-        for pattern, replacement in (*key_map.rules, *_ATTENTION, *_FEED_FORWARD):  # one rule for each part of a name
+        for pattern, replacement in (*key_map.rules, *_ATTENTION, *_FEED_FORWARD):  # each rule renames one part
             new = re.sub(pattern, replacement, new)
         if new == name:  # no rule knows it
             raise UserError(f"{path}: {name}: not in a {kind} checkpoint; give one as PreSumm or MatchSum released it")

@@ -44,8 +44,8 @@ def push(arguments: list[str]) -> None:
 def find_run(name: str | Path) -> Path | None:
     """Return the folder of a shipped, trained or exported model, downloaded if need be; None for transformers models.
 
-    `LEXRANK` has no folder either. A path that does not exist is returned for the caller to report. A `UserError` if
-    the hub has no such model.
+    `LEXRANK`, a method without weights, has no folder either: None. A path that does not exist is returned for the
+    caller to report. A `UserError` if the hub has no such model.
     """
     if name == LEXRANK:
         return None
@@ -61,7 +61,7 @@ def find_run(name: str | Path) -> Path | None:
     from huggingface_hub import snapshot_download
 
     try:
-        # config.yaml first: other models are many files in several formats, of which transformers chooses
+        # only config.yaml at first: without one, it is a model of transformers, which fetches the files it needs
         if not (Path(snapshot_download(str(name), allow_patterns="config.yaml")) / "config.yaml").is_file():
             return None
         return Path(snapshot_download(str(name)))  # all files
@@ -69,7 +69,7 @@ def find_run(name: str | Path) -> Path | None:
         raise UserError(f"{name}: no such folder, and no such model on the hub ({_reason(error)})") from None
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception) -> str:  # the first line of its message
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     offline = "; HF_HUB_OFFLINE is set" if os.environ.get("HF_HUB_OFFLINE") else ""
     return (lines[0].rstrip(".") if lines else type(error).__name__) + offline

@@ -17,7 +17,7 @@ from datamodules.text.hashing import file_digest
 from precis.runs.run_folder import build, environment
 from precis.sharing.foreign_files import Kind, find_kind, read_weights, rename
 
-# Tokens that begin and end PreSumm's summaries, and the attributes of the suite's tokenizer with its ids for the same.
+# Token that begins or ends PreSumm's summaries -> attribute of the suite's tokenizer with the id of its own such token.
 _SUMMARY_TOKENS = {"[unused0]": "start", "[unused1]": "stop"}
 
 
@@ -45,36 +45,36 @@ def import_run(arguments: list[str]) -> None:
 
 
 def _run_config(kind: Kind, state: Mapping[str, Tensor], options: Namespace) -> dict[str, Any]:
-    """Return a run's config: sizes from the weights, which do not show `heads`; the rest as in the released code."""
-    sizes = {name: tensor.shape for name, tensor in state.items()}
-    positions = next(size[0] for name, size in sizes.items() if name.endswith("position_embeddings.weight"))
-    vocab_size = next(size[0] for name, size in sizes.items() if name.endswith("word_embeddings.weight"))
+    """Return a run's config: sizes as in weights `state`, heads as in `options`, the rest as in the released code."""
+    shapes = {name: tensor.shape for name, tensor in state.items()}
+    num_positions = next(shape[0] for name, shape in shapes.items() if name.endswith("position_embeddings.weight"))
+    vocab_size = next(shape[0] for name, shape in shapes.items() if name.endswith("word_embeddings.weight"))
     model: dict[str, Any] = {"vocab_size": vocab_size, "encoder": {"checkpoint": options.encoder}}
     data: dict[str, Any] = {"vocab_size": vocab_size, "checkpoint": options.encoder, "batch_size": 6}
     if kind != "matchsum":
-        model["encoder"] |= {"long_input": "extend", "positions": positions}  # PreSumm's may be more than BERT's 512
+        model["encoder"] |= {"long_input": "extend", "positions": num_positions}  # PreSumm's may exceed BERT's 512
     if kind == "presumm_ext":
         name, data_name = "BertSum", "ExtractiveData"
         model["inter_sentence"] = {
-            "layers": _number_of_layers(sizes, r"network\.layers\.(\d+)\."),
+            "layers": _number_of_layers(shapes, r"network\.layers\.(\d+)\."),
             "heads": options.heads,
-            "inner_size": sizes["network.layers.0.feed_forward.inner.weight"][0],
+            "inner_size": shapes["network.layers.0.feed_forward.inner.weight"][0],
             "activation": "gelu_tanh",
             "first_norm": False,
         }
         model["loss"] = "labels"
-        model["selection"] = {"selector": "trigram_blocking", "k": 3}  # this and the data options: as in PreSumm
-        data |= {"max_source": positions, "min_words": 6, "max_words": 200}
+        model["selection"] = {"selector": "trigram_blocking", "k": 3}  # as in PreSumm, like the data options below
+        data |= {"max_source": num_positions, "min_words": 6, "max_words": 200}
         data |= {"oracle_stem": False, "oracle_counts": "set"}  # ROUGE of its labels: unstemmed, over sets of n-grams
     elif kind == "presumm_abs":
         name, data_name = "BertSumAbs", "BertSumAbsData"
         model |= {"activation": "gelu_tanh", "output_bias": True, "sentence_mark": "[unused2]"}  # between sentences
-        model["decoder_layers"] = _number_of_layers(sizes, r"decoder\.decoder\.(\d+)\.")
+        model["decoder_layers"] = _number_of_layers(shapes, r"decoder\.decoder\.(\d+)\.")
         model["decoder_heads"] = options.heads
-        model["decoder_inner_size"] = sizes["decoder.decoder.0.feed_forward.inner.weight"][0]
+        model["decoder_inner_size"] = shapes["decoder.decoder.0.feed_forward.inner.weight"][0]
         model["decoding"] = {"beam_size": 5, "min_length": 50, "max_length": 200, "no_repeat_ngram": 3}
         model["decoding"] |= {"length_penalty": "gnmt", "alpha": 0.95}
-        data |= {"max_source": positions}
+        data |= {"max_source": num_positions}
     else:
         name, data_name = "MatchSum", "MatchSumData"
         if options.scorer is None:
@@ -89,23 +89,23 @@ def _run_config(kind: Kind, state: Mapping[str, Tensor], options: Namespace) -> 
     }
 
 
-def _number_of_layers(sizes: Mapping[str, Any], pattern: str) -> int:
-    """Return the number of layers, which are numbered from 0 by the group in a pattern of names of weights."""
-    return 1 + max(int(match[1]) for name in sizes if (match := re.match(pattern, name)))
+def _number_of_layers(shapes: Mapping[str, Any], pattern: str) -> int:
+    """Return the number of layers; the group in a pattern of names of weights captures the layer's number, from 0."""
+    return 1 + max(int(match[1]) for name in shapes if (match := re.match(pattern, name)))
 
 
 def _write_run_folder(
     folder: Path, config: dict[str, Any], state: Mapping[str, Tensor], kind: Kind, source: Path
 ) -> None:
-    """Write a run folder with weights `state` of `source`; a `UserError` if a model of `config` has other shapes."""
+    """Write a run folder with weights `state` from `source`; a `UserError` if a model of `config` has other shapes."""
     module, data = build(config)
     data.tokenizer = data.tokenizer_type.of_checkpoint(data.checkpoint)  # `checkpoint` names the pretrained encoder
     module.set_tokenizer(data.tokenizer)
     if kind == "presumm_abs":  # the only kind that generates: its begin and end symbols differ from the suite's
         state = _with_symbols_of(data.tokenizer, state)
     expected = module.state_dict()
-    for name in sorted(expected.keys() | state.keys()):  # weights of either
-        shape, expected_shape = (list(w[name].shape) if name in w else "absent" for w in (state, expected))
+    for name in sorted(expected.keys() | state.keys()):  # names in the file or in the model
+        shape, expected_shape = (list(side[name].shape) if name in side else "absent" for side in (state, expected))
         if shape != expected_shape:
             problem = f"{name} is {shape} in the file, and {expected_shape} in a model over {data.checkpoint}"
             raise UserError(f"{source}: {problem}; give the --encoder that it was trained with")
@@ -122,14 +122,14 @@ def _write_run_folder(
 
 
 def _with_symbols_of(tokenizer: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the weights with rows of the decoder swapped: of the suite's begin and end symbols, and of PreSumm's."""
+    """Return the weights with the decoder's rows for PreSumm's begin and end tokens swapped with the suite's tokens."""
     names = ("decoder.embedding.weight", "decoder.output_bias")  # the encoder's embedding is separate and stays
     swapped = {name: state[name].clone() for name in names if name in state}
-    for token, symbol in _SUMMARY_TOKENS.items():  # symbol: the tokenizer's attribute with the suite's id
+    for token, symbol in _SUMMARY_TOKENS.items():  # symbol: attribute with the id of the suite's token
         token_id = tokenizer.backend.token_to_id(token)
         if token_id is None:
             raise UserError(f"the tokenizer has no {token}, which ends PreSumm's summaries; give its --encoder")
         pair = [token_id, getattr(tokenizer, symbol)]
-        for table in swapped.values():
-            table[pair] = table[pair[::-1]]  # swaps the two rows
+        for weight in swapped.values():
+            weight[pair] = weight[pair[::-1]]  # swaps the two rows
     return {**state, **swapped}

@@ -31,11 +31,11 @@ class Difference(NamedTuple):
     low: Array  # 95 % interval of the difference, the wider one of the two tests
     high: Array
     p: Array  # two-sided p-value, the larger one of the two tests; below 0.05 where the interval excludes 0
-    detectable: Array  # smallest true difference that both tests find in four of five repetitions, before correction
+    detectable: Array  # smallest true difference that both tests find in four of five repetitions, without correction
 
 
 class _Error(NamedTuple):
-    """Squared standard errors of the means by M measures, and their degrees of freedom, [M] each."""
+    """Squared standard errors of the means by M measures (`variance`), and their degrees of freedom, [M] each."""
 
     variance: Array
     freedom: Array
@@ -48,26 +48,26 @@ class _Error(NamedTuple):
         """Return two-sided p-values of the hypothesis that the true mean is 0, [M]."""
         with np.errstate(divide="ignore", invalid="ignore"):  # variance 0 gives t = inf and p = 0, or 0 / 0
             t = np.abs(mean) / np.sqrt(self.variance)  # [M]
-        equal = (mean == 0) & (self.variance == 0)  # 0 / 0: all scores are equal, which has p = 1
+        equal = (mean == 0) & (self.variance == 0)  # 0 / 0: the systems have equal scores, so p = 1
         return np.where(equal, 1.0, 2 * scipy.special.stdtr(self.freedom, -t))  # stdtr: Student's t distribution
 
 
 def system_interval(scores: Array) -> Interval:
-    """Return the means of a system and 95 % intervals over seeds and documents, as of a difference to 0, [M] each.
+    """Return the means of a system and 95 % intervals over seeds and documents, as of its difference from 0, [M] each.
 
-    `scores` are of R runs on N documents under M measures, [R, N, M]; nan as in `mean_difference`.
+    `scores` are of R runs on N documents under M measures, [R, N, M]; nan leaves a document out of the measure.
     """
-    return Interval(*paired_difference(scores, np.zeros_like(scores))[:3])
+    return Interval(*paired_difference(scores, np.zeros_like(scores))[:3])  # mean, low, high
 
 
 def mean_difference(scores: Array, baseline: Array, fixed: tuple[bool, bool] = (False, False)) -> Difference:
     """Return the differences in means of two systems with independently trained runs, by the stricter of two tests.
 
-    The test over seeds is Welch's: a permutation test of 3 + 3 runs has 20 arrangements and cannot reach 0.05, and
-    two systems seldom have the same spread (Welch 1947; recommended for comparing learners over few seeds by Colas,
-    Sigaud and Oudeyer 2019). Outputs that come from no training, such as a baseline's, have no seed: the other system's
-    means are then tested against theirs by a one-sample t-test. Where a trained system has a single run, or both
-    systems are fixed, there is no test over seeds.
+    One test is over seeds and documents, one over seeds alone. The latter is Welch's (1947; recommended for few seeds
+    by Colas, Sigaud and Oudeyer 2019), since two systems seldom have the same spread; a permutation test of 3 + 3 runs
+    has 20 arrangements and cannot reach 0.05. Outputs that come from no training, such as a baseline's, have no seed:
+    the other system's means are then tested against their mean by a one-sample t-test. Where a trained system has a
+    single run, or both systems are fixed, there is no test over seeds.
 
     Args:
         scores, baseline: scores of R and Q runs on the same N documents under M measures, [R, N, M] and [Q, N, M]; a
@@ -102,7 +102,7 @@ def paired_difference(scores: Array, baseline: Array) -> Difference:
 
 
 def significant(p_values: Array) -> NDArray[np.bool_]:
-    """Return which differences of a table are significant after Holm's correction; nan (no test) is not."""
+    """Return which p-values are significant after Holm's correction for several tests; nan (no test) is not."""
     tested = ~np.isnan(p_values)
     adjusted = np.full(p_values.shape, np.nan)
     adjusted[tested] = holm(p_values[tested].tolist())
@@ -115,13 +115,13 @@ def format_p(p: float) -> str:
 
 
 def keep_shared(*systems: Array) -> list[Array]:
-    """Return the scores with nan in every run, of every system, where one run lacks a document's score."""
+    """Return scores [runs, N, M] of each system, with nan in all runs of all systems where one run lacks the score."""
     lacking = np.any([np.isnan(scores).any(0) for scores in systems], axis=0)  # [N, M]
     return [np.where(lacking, np.nan, scores) for scores in systems]
 
 
 def _error(values: Array) -> _Error:
-    """Return the errors of the means of K independent values by M measures, [K, M] -> [M]; nan values are left out."""
+    """Return the errors of means over K independent values (seeds or documents), [K, M] -> [M]; nan is left out."""
     counts = (~np.isnan(values)).sum(0)  # [M]
     squares = np.nansum((values - column_means(values)) ** 2, axis=0)  # [M]
     with np.errstate(divide="ignore", invalid="ignore"):  # a single value has no variance: nan
@@ -129,8 +129,8 @@ def _error(values: Array) -> _Error:
 
 
 def _total(errors: Sequence[_Error]) -> _Error:
-    """Return the error of a sum of independent means, with the degrees of freedom of Satterthwaite (1946)."""
+    """Return the error [M] of a sum of independent means, with the degrees of freedom of Satterthwaite (1946)."""
     variance = sum(error.variance for error in errors)
     with np.errstate(divide="ignore", invalid="ignore"):  # 0 / 0 for equal scores
         freedom = variance**2 / sum(error.variance**2 / error.freedom for error in errors)
-    return _Error(variance, np.where(variance == 0, 1.0, freedom))  # 1: a valid number, which variance 0 cancels
+    return _Error(variance, np.where(variance == 0, 1.0, freedom))  # 1: any valid number, since variance 0 cancels it

@@ -31,7 +31,7 @@ def bootstrap_interval(scores: ArrayLike, resamples: int = RESAMPLES, seed: int 
         scores: scores of N documents, [N], or by M measures, [N, M]; all measures use the same resamples. Missing
             scores are NaN and left out of means.
     """
-    table, is_single = _table(scores)
+    table, is_single = _table(scores)  # [N, M], with M = 1 for the scores [N] of a single measure
     means = resampled_means(table, resamples, seed)  # [resamples, M]
     low, high = (quantiles(means, share) for share in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
     results = (column_means(table), low, high)  # [M] each
@@ -59,28 +59,28 @@ def resampled_sums(columns: ArrayLike, resamples: int = RESAMPLES, seed: int = 0
     """
     if resamples < 1:
         raise ValueError(f"at least one resample is needed; got {resamples}")
-    table, _ = _table(columns)
+    table, _ = _table(columns)  # [N, M]
     documents = len(table)
     rng = np.random.default_rng(seed)
-    most = max(1, _BLOCK // documents)  # resamples at a time: `_BLOCK` draws of documents, or one resample
+    block = max(1, _BLOCK // documents)  # resamples at a time: about `_BLOCK` drawn documents, which fit the cache
     sums = []
-    for start in range(0, resamples, most):
-        size = min(most, resamples - start)
+    for start in range(0, resamples, block):
+        size = min(block, resamples - start)
         # How often each resample draws each document, [size, N], by one `bincount`: r N + d is document d of sample r.
         drawn = rng.integers(documents, size=(size, documents)) + documents * np.arange(size)[:, None]
-        times = np.bincount(drawn.ravel(), minlength=size * documents).reshape(size, documents)
-        sums.append(times.astype(np.float64) @ table)  # [size, M]
+        counts = np.bincount(drawn.ravel(), minlength=size * documents).reshape(size, documents)
+        sums.append(counts.astype(np.float64) @ table)  # [size, M]
     return np.concatenate(sums)
 
 
 def column_means(table: Array) -> Array:
-    """Return the means of columns, [N, M] -> [M], without NaN; NaN for columns with NaN only."""
+    """Return the mean of each column, [N, M] -> [M], leaving out NaN; NaN for a column of NaN only."""
     counts = (~np.isnan(table)).sum(0)
     return np.divide(np.nansum(table, 0), counts, out=np.full(table.shape[1], np.nan), where=counts > 0)
 
 
 def quantiles(means: Array, share: float) -> Array:
-    """Return quantiles of columns, [N, M] -> [M], without NaN; NaN for columns with NaN only."""
+    """Return the quantile at `share` of each column, [N, M] -> [M], leaving out NaN; NaN for a column of NaN only."""
     columns = [column[~np.isnan(column)] for column in means.T]
     return np.array([np.quantile(column, share) if column.size else np.nan for column in columns])
 
@@ -88,7 +88,7 @@ def quantiles(means: Array, share: float) -> Array:
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return p-values corrected for multiple comparisons by the method of Holm (1979).
 
-    The i-th smallest of m, from 1, becomes max over j <= i of min(1, (m - j + 1) p_(j)); p_(j) is the j-th smallest.
+    The i-th smallest of m p-values becomes max over j <= i of min(1, (m - j + 1) p_(j)); p_(j) is the j-th smallest.
     """
     values = np.asarray(p_values, dtype=np.float64)
     if not ((values >= 0) & (values <= 1)).all():
@@ -96,7 +96,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     order = np.argsort(values, kind="stable")
     adjusted = np.empty_like(values)
     products = np.minimum(1, (len(values) - np.arange(len(values))) * values[order])  # (m - j + 1) p_(j)
-    adjusted[order] = np.maximum.accumulate(products)  # the largest up to i, in the original order
+    adjusted[order] = np.maximum.accumulate(products)  # max over j <= i, back in the original order
     return adjusted.tolist()
 
 
@@ -106,7 +106,7 @@ def number_or_none(value: float) -> float | None:
 
 
 def _table(scores: ArrayLike) -> tuple[Array, bool]:
-    """Return scores as [N, M], with M = 1 for scores [N], and whether they were [N]."""
+    """Return scores of N documents by M measures as [N, M], with M = 1 for scores [N]; and whether they were [N]."""
     table = np.asarray(scores, dtype=np.float64)
     if table.ndim not in (1, 2) or not len(table):
         raise ValueError(f"scores have shape [documents] or [documents, measures]; got {list(table.shape)}")
