@@ -55,7 +55,7 @@ def _remove(path: Path) -> None:
     if path.is_file():
         path.unlink(missing_ok=True)  # another process may have removed it
         return
-    with builders_lock(path.parent):  # without it, another process would take the renamed folder for a leftover
+    with builders_lock(path.parent):  # otherwise another process would take the renamed folder for a leftover
         partial = path.with_name(f"{BUILDING}{uuid4().hex}")  # renamed first: no process reads half an entry
         path.rename(partial)
         shutil.rmtree(partial)

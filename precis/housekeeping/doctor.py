@@ -83,7 +83,7 @@ def _check_installed(requirement: Requirement) -> tuple[str, str]:
 
 def _describe_devices() -> list[str]:
     """Return a line for the processor and one for each accelerator that torch can use."""
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count()  # those of this job
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count()  # that this job may use
     threads = os.environ.get("OMP_NUM_THREADS")
     lines = [f"{cores} CPU cores" + (f", OMP_NUM_THREADS={threads}" if threads else "")]
     try:
@@ -101,13 +101,13 @@ def _describe_devices() -> list[str]:
     if len(lines) == 1:  # only the processor
         build = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
         lines.append(f"no GPU that torch {torch.__version__} can use ({build}); see docs/hardware.md")
-    workers = default_workers("cuda" if torch.cuda.is_available() else "cpu")  # each loader uses it or 0
+    workers = default_workers("cuda" if torch.cuda.is_available() else "cpu")  # processes of each loader
     lines.append(f"data.num_workers: {workers} by default on one device, 0 where batches are made quickly")
     return lines
 
 
 def _describe_caches() -> dict[str, str]:
-    """Return a line by path of the cache folders of the suite and of Hugging Face: size, and free space of the disk."""
+    """Return size and free disk space, as text by path, of the cache folders of the suite and of Hugging Face."""
     folder = default_cache()
     # the hub's cache as huggingface_hub determines it, but without importing it, since it may be missing
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
@@ -132,10 +132,10 @@ def _print_report(report: dict[str, Any]) -> None:
     for _ in range(3):
         table.add_column(overflow="fold")  # long paths continue on the next line
     for heading, content in report.items():
-        lines = [content] if isinstance(content, str) else content  # unused for a dict
+        lines = [content] if isinstance(content, str) else content  # a list; unused for a dict
         entries = list(content.items()) if isinstance(content, dict) else [("", line) for line in lines]
         for number, (name, text) in enumerate(entries):
-            style = "yellow" if text.startswith("lacks ") or text == "missing" else ""  # of an extra or package
+            style = "yellow" if text.startswith("lacks ") or text == "missing" else ""  # a missing extra or package
             title = "" if number else heading.replace("_", " ")  # once, in the first line
             table.add_row(title, printable_line(name), Text(printable_line(text), style))
     Console().print(table)

@@ -53,7 +53,7 @@ def init(arguments: list[str]) -> None:
 
 
 def _corpus(files: dict[str, Path]) -> tuple[dict[str, Any], int]:
-    """Check and print fields of files by split; return arguments of the corpus `Files`, and the training set's size."""
+    """Check and print the fields of data files; return arguments of the corpus `Files`, and the training set's size."""
     fields = guess_fields(first_row(files["train"]), str(files["train"]))
     for split, path in files.items():
         fields_of_split = guess_fields(first_row(path), str(path))
@@ -74,7 +74,7 @@ def _unique_id(path: Path) -> tuple[str | None, int]:
     """Return the first field of `ID_NAMES` with unique values (None if there is none), and the number of records."""
     # [] stands for all fields, of which `read_rows` could select some in Parquet files.
     records = [record for _, record in read_rows(path, []) if not isinstance(record, BadRecord)]
-    by_lower_case = {name.lower(): name for name in records[0]}
+    by_lower_case = {name.lower(): name for name in records[0]}  # name as in the file
     candidates = [by_lower_case[name] for name in ID_NAMES if name in by_lower_case]
     for name in candidates:
         if len({str(record.get(name)) for record in records}) == len(records):

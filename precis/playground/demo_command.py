@@ -74,7 +74,7 @@ def build(playground: "Playground"):
                 button = gr.Button("Summarize", variant="primary", elem_id="summarize")
             with gr.Column(scale=2, min_width=320):
                 output = gr.HTML(elem_id="summaries", min_height=200, apply_default_css=False)
-        hidden = {"api_visibility": "private"}  # not listed among the page's endpoints for programs
+        hidden = {"api_visibility": "private"}  # not offered to programs as an API
         document.change(playground.pick, document, [text, reference], **hidden)
         inputs = [text, reference, chosen, beam]
         button.click(playground.summarize, inputs, output, concurrency_limit=1, **hidden)
@@ -83,7 +83,7 @@ def build(playground: "Playground"):
 
 
 def serve(page, host: str, port: int, block: bool = True) -> str:
-    """Serve Gradio's Blocks until Ctrl-C, or with `block=False` in the background; return the address. Port 0: any."""
+    """Serve Gradio's Blocks until Ctrl-C, or in the background (`block=False`); return the address. Port 0: any."""
     import gradio as gr
     from starlette.middleware import Middleware
 
@@ -104,13 +104,13 @@ def serve(page, host: str, port: int, block: bool = True) -> str:
 
 
 class ContentPolicy:
-    """ASGI middleware that adds a header to responses by which browsers load nothing from other servers."""
+    """ASGI middleware that adds a header to responses, which tells browsers to load nothing from other servers."""
 
     def __init__(self, app) -> None:
         self.app = app
 
     async def __call__(self, scope, receive, send) -> None:
-        async def with_policy(message) -> None:
+        async def with_policy(message) -> None:  # `send`, with the header Content-Security-Policy
             if message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", ()), (b"content-security-policy", _POLICY.encode())]
             await send(message)

@@ -57,16 +57,16 @@ class Playground:
     def __init__(self, paths: Sequence[str], split: str | None = None, max_characters: int = 20_000) -> None:
         self.max_characters = max_characters
         self._folder = TemporaryDirectory(prefix="precis-")  # for caches, removed with this object
-        self._lock = Lock()  # of `_card`, which changes options of a model during a summary
+        self._lock = Lock()  # for `_card`, which changes options of a model
         self.runs: dict[str, Run] = {}
         last_names = [Path(path).name for path in paths]
         for path, last_name in zip(paths, last_names):
-            name = last_name if last_names.count(last_name) == 1 else str(path)
+            name = last_name if last_names.count(last_name) == 1 else str(path)  # unique
             self.runs[name] = load_model(path, cache_dir=self._folder.name, max_eval=None)  # None: no limit
         # Runs of the user: models of Hugging Face have no config, and shipped models have a folder in the suite.
         loaded = zip(paths, self.runs.values())
         trained = [(path, run) for path, run in loaded if run.config and not shipped_folder(path)]
-        self.documents = self._documents(*trained[0], split) if trained else {}  # of the first such run
+        self.documents = self._documents(*trained[0], split) if trained else {}  # of the first run
 
     def _documents(self, folder: str, run: Run, split: str | None) -> dict[str, dict[str, Any]]:
         """Return the first documents of a run's corpus by id; {}, and the reason on stderr, if it cannot be read."""
@@ -111,13 +111,13 @@ class Playground:
             raise UserError("No run is chosen: tick at least one.")
 
     def _card(self, number: int, name: str, text: str, reference: str, beam_size: int) -> str:
-        """Return HTML with one model's summary of a text, and attention, tree or graph; `number` makes ids unique."""
+        """Return HTML with one model's summary of a text, and attention, tree or graph; ids contain `number`."""
         run = self.runs[name]
         record = {"id": "text", "document": text} | ({"summary": reference} if reference.strip() else {})
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        with TemporaryDirectory(dir=self._folder.name) as cache, self._lock, quiet_progress():  # locked: options change
+        with TemporaryDirectory(dir=self._folder.name) as cache, self._lock, quiet_progress():  # options change below
             data = run.data.with_corpus(Records([record]), Path(cache), eval_batch_size=1)
-            (batch,) = data.test_dataloader()
+            (batch,) = data.test_dataloader()  # of the only document
             batch = batch.to(device)
             run.model.to(device)
             is_extractive = isinstance(run.model, (BertSum, MatchSum))  # these have no beam search
@@ -179,7 +179,7 @@ def picture(title: str, svg: str) -> str:
 
 
 def sections(prefix: str, model: Summarizer, data: SummarizationData, batch: Batch, summary: Summary) -> list[str]:
-    """Return sections of a card as HTML, ids with `prefix`: summary, scores, graphs of the one document of `batch`."""
+    """Return a card's sections as HTML (ids begin with `prefix`): summary, scores and pictures of the only document."""
     parts = []
     if isinstance(summary, ExtractiveSummary):
         parts.append(MACROS.selected_sentences(summary))
@@ -203,29 +203,30 @@ def sections(prefix: str, model: Summarizer, data: SummarizationData, batch: Bat
 
 def agents_of(batch: Any) -> list[int] | None:
     """Return the agent that reads each word of a batch's first document; None for models without agents."""
-    lengths = batch.lengths[0]  # words of each agent, [M]; without agents one number
+    lengths = batch.lengths[0]  # number of words of each of M agents, [M]; without agents, of the document, []
     if lengths.dim() == 0:
         return None
     return torch.repeat_interleave(torch.arange(len(lengths)), lengths.cpu()).tolist()
 
 
 def discourse_sections(model: RSTformer, data: SummarizationData, document: Document) -> list[str]:
-    """Return the tree of a document, its most probable relations, and the relation of each attention head."""
+    """Return HTML with the RST tree of a document, its most probable relations, and relations of attention heads."""
     (features,) = data.features("test")  # of the only document, which the card summarizes
-    if not features["parse"]:  # the key of the parse is empty for a document without words
+    if not features["parse"]:  # the parse's key in the cache is empty for a document without words
         return []
     parse: DiscourseParse = data.cache.get(features["parse"], features["id"])
-    texts = [document.text[start:end] for start, end in parse.edus.tolist()]
+    texts = [document.text[start:end] for start, end in parse.edus.tolist()]  # of EDUs (discourse units)
     tree = draw_tree(parse.best_tree(), texts, letters=_LETTERS, wrap=True, tree_width=_TREE_WIDTH)
     parts = [picture("RST tree of the document", tree)]
-    mass = parse.band(parse.half_width).sum((0, 1))  # band over pairs of EDUs [E, 2b + 1, R] -> sums [R]
+    # probabilities of R relations between each of E EDUs and the b EDUs on both sides, [E, 2b + 1, R] -> sums [R]
+    mass = parse.band(parse.half_width).sum((0, 1))
     share = mass / mass.sum().clamp_min(1e-9)  # a single EDU has no pairs: all shares are 0
-    order = share.argsort(descending=True, stable=True)[: 2 * _RELATIONS].tolist()  # twice as many as for a head
-    shares = [[parse.relations[index], f"{100 * share[index]:.0f} %"] for index in order if share[index] > 0]
+    top = share.argsort(descending=True, stable=True)[: 2 * _RELATIONS].tolist()  # twice as many as for a head
+    shares = [[parse.relations[index], f"{100 * share[index]:.0f} %"] for index in top if share[index] > 0]
     parts.append(MACROS.table("relations of the document, share of the distribution", ["relation", "share"], shares))
     heads = []
     for layer in range(len(model.network.injections)):  # modules that add the parse: one for each layer, or one for all
-        for head, names in enumerate(relations_of(model, layer, parse.relations)):  # joined by commas
+        for head, names in enumerate(relations_of(model, layer, parse.relations)):  # names: joined by commas
             heads.append([str(layer + 1), str(head + 1), ", ".join(names.split(", ")[:_RELATIONS])])
     if heads:
         parts.append(MACROS.table("relations that weigh most in each head", ["layer", "head", "relations"], heads))
@@ -233,9 +234,9 @@ def discourse_sections(model: RSTformer, data: SummarizationData, document: Docu
 
 
 def graph_section(data: GraphSumData, document: Document, summary: Summary) -> str:
-    """Return the graph between a document's paragraphs, and the attention of the sentences of the summary to them."""
+    """Return HTML with the graph of a document's paragraphs, and the attention of summary sentences to paragraphs."""
     data.graph.prepare([document])  # which parses the document for a graph of RST relations
     paragraphs = data.paragraphs(document)
-    attention = summary.extra.get("paragraph_attention")
+    attention = summary.extra.get("paragraph_attention")  # a list of weights for each summary sentence
     svg = draw_graph(data.graph(paragraphs), paragraphs.texts, summary.sentences, attention)
     return picture(f"paragraph graph ({data.graph.name}) and the attention of the summary", svg)

@@ -23,7 +23,7 @@ BEST = "best.yaml"
 
 
 def is_search(out: Path) -> bool:
-    """Return whether a sweep folder is that of a search."""
+    """Return whether a sweep folder belongs to a search, which keeps a journal in it."""
     return (Path(out) / JOURNAL).is_file()
 
 
@@ -37,7 +37,7 @@ def read_search(out: Path) -> "Search":
 
 
 def read_section(out: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the section of a search, with metric and direction of its base config (base.yaml), and that config."""
+    """Return the section `search` of sweep.yaml with metric and direction, and the base config (base.yaml)."""
     path = Path(out) / "sweep.yaml"
     base_path = Path(out) / BASE
     section = read_yaml(path).get("search")
@@ -52,7 +52,7 @@ def read_section(out: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def with_metric(section: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
-    """Return the section of a search with the metric and direction by which runs of `base` choose checkpoints."""
+    """Return the section `search` with the metric and direction by which runs of config `base` choose checkpoints."""
     (direction,) = (name for name, mode in MODES.items() if mode == base["checkpoint"]["mode"])
     return section | {"metric": base["checkpoint"]["monitor"], "direction": direction}
 

@@ -57,7 +57,7 @@ def check_search(path: Path, section: dict[str, Any]) -> None:
 
 
 def _check_space(where: str, space: Any) -> None:
-    """Raise a `UserError` unless a distribution (`when` aside) is a list of `values` or a valid one of `RANGES`."""
+    """Raise a `UserError` unless a space is a list of `values` or a valid range (`RANGES`); `when` is not checked."""
     space = _with_explicit_kind(space)
     kinds = [name for name in space if name not in ("step", "when")] if isinstance(space, dict) else []
     limits = space[kinds[0]] if len(kinds) == 1 else None  # limits of a range, or the list of values
@@ -81,7 +81,7 @@ def _check_space(where: str, space: Any) -> None:
 
 
 def _check_condition(where: str, condition: Any, earlier: dict[str, Any]) -> None:
-    """Raise a `UserError` if a condition (`when`) does not map keys of `earlier` to values that their spaces have."""
+    """Raise a `UserError` if a condition (`when`) does not map keys listed `earlier` to values that they may have."""
     if not isinstance(condition, dict):
         raise UserError(f"{where}: when must map keys of the search to values; got {condition!r}")
     for other, value in condition.items():
@@ -93,12 +93,12 @@ def _check_condition(where: str, condition: Any, earlier: dict[str, Any]) -> Non
 
 
 def _with_explicit_kind(space: Any) -> Any:
-    """Return the short form of a list of values as `{values: [...]}`, and other spaces as they are."""
+    """Return a space that is a plain list, the short form, as `{values: [...]}`, and other spaces as they are."""
     return {"values": space} if isinstance(space, list) else space
 
 
 def suggest(trial: "Trial", keys: dict[str, Any]) -> dict[str, Any]:
-    """Return values for `keys` (with distributions) whose conditions hold; a continued trial gets those in Optuna."""
+    """Return a value of each key whose condition `when` holds; a continued trial gets the values that Optuna has."""
     values: dict[str, Any] = {}
     for key in keys:
         space = _with_explicit_kind(keys[key])
@@ -120,7 +120,7 @@ def suggest(trial: "Trial", keys: dict[str, Any]) -> dict[str, Any]:
 
 
 def extreme_points(keys: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return overrides of the config, each with one limit or choice of one key, to test that models accept them."""
+    """Return overrides of the config that each set one key to a limit or choice, to test that models accept them."""
     points = []
     for key in keys:
         space = _with_explicit_kind(keys[key])

@@ -31,10 +31,10 @@ warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning
 
 
 class Search:
-    """The Optuna study of a search in the sweep folder `out`, by the section `search` of its sweep file.
+    """The Optuna study of a search in the sweep folder `out`; `section` is the section `search` of its sweep file.
 
-    `base` is the digest of the config that trials change; None opens a search whatever its base. Raises a `UserError`
-    if the journal is damaged, or was begun with other keys or another base.
+    `base` is the digest of the config that trials change; None skips the check of this digest. Raises a `UserError` if
+    the journal is damaged, or was begun with other keys or another base.
     """
 
     def __init__(self, out: Path, section: dict[str, Any], base: str | None = None) -> None:
@@ -53,7 +53,7 @@ class Search:
         space = {key: section[key] for key in ("metric", "direction", "keys")}
         if not study_names:
             self.study.set_user_attr("space", space)
-            self.study.set_user_attr("base", base)  # both are compared whenever the journal is opened again
+            self.study.set_user_attr("base", base)  # `_check` compares both when the journal is opened again
         self._check(space, base)
 
     def _check(self, space: dict[str, Any], base: str | None) -> None:
@@ -70,7 +70,7 @@ class Search:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Lock the search against other workers, on all machines that share the folder."""
-        lock = JournalFileOpenLock(str(self.path.with_name("claim")))  # not the journal's lock, which each write takes
+        lock = JournalFileOpenLock(str(self.path.with_name("claim")))  # the journal has another lock, for each write
         lock.acquire()
         try:
             yield
@@ -81,7 +81,7 @@ class Search:
     def trials(self) -> list[FrozenTrial]:
         """All trials, in order."""
         with _explain_journal_errors(self.path):
-            return self.study.get_trials(deepcopy=False)  # they are only read
+            return self.study.get_trials(deepcopy=False)  # trials are only read here
 
     @property
     def best(self) -> FrozenTrial | None:
@@ -91,27 +91,27 @@ class Search:
         return max(complete, key=lambda trial: sign * trial.value, default=None)
 
     def claim(self, worker: int) -> tuple[int, dict[str, Any]] | None:
-        """Return number and values of the next trial of a worker: one that it left running, or else a new one.
+        """Return number and values of a worker's next trial: one that was killed while the worker ran it, or a new one.
 
         Returns None if the search has as many trials as its section says. Call it while the search is `locked`. A
         worker has one process at a time, so a running trial of this worker is one whose process was killed.
         """
         trials = self.trials
         running = [trial for trial in trials if trial.state == TrialState.RUNNING]
-        # A worker that is killed between `ask` and `set_user_attr` leaves a trial without a worker, which anyone takes.
+        # A worker that is killed between `ask` and `set_user_attr` leaves a trial without a worker, which any may take.
         unfinished = [trial for trial in running if trial.user_attrs.get("worker", worker) == worker]
         started = len([trial for trial in trials if trial.state != TrialState.WAITING])  # WAITING: only enqueued
         if not unfinished and started >= self.section["trials"]:
             return None
-        number = unfinished[0].number if unfinished else started  # from 0; `ask` starts enqueued ones first
+        number = unfinished[0].number if unfinished else started  # from 0; `ask` starts enqueued trials first
         self.study.sampler = self._sampler(number)  # seeded by the number, whichever worker runs the trial
         trial = optuna.Trial(self.study, unfinished[0]._trial_id) if unfinished else self.study.ask()
         trial.set_user_attr("worker", worker)
         return trial.number, suggest(trial, self.section["keys"])
 
     def _sampler(self, number: int) -> optuna.samplers.BaseSampler:
-        """Return a sampler seeded by the trial's number: trials differ, a continued trial redraws the same values."""
-        seed = (self.section["seed"] * SEED_STRIDE + number) % 2**32  # no seed of another search; NumPy takes 32 bits
+        """Return a sampler seeded by the trial's number: trials differ, and a continued trial redraws its values."""
+        seed = (self.section["seed"] * SEED_STRIDE + number) % 2**32  # differs between searches; NumPy takes 32 bits
         if self.section["sampler"] == "tpe":
             startup = self.section["startup"]  # random trials before the first of TPE
             # constant_liar: running trials count as bad ones, so that workers do not try the same region
@@ -126,7 +126,7 @@ class Search:
         trial = optuna.Trial(self.study, recorded._trial_id)
         if step not in recorded.intermediate_values:  # a resumed run repeats its last validations
             trial.report(value, step)
-        prune = bool(recorded.user_attrs.get("pruned")) or trial.should_prune()  # once pruned, pruned for good
+        prune = bool(recorded.user_attrs.get("pruned")) or trial.should_prune()  # a pruned trial stays pruned
         if prune:
             trial.set_user_attr("pruned", True)
         return prune
@@ -140,7 +140,7 @@ class Search:
                 trial.set_user_attr(name, value)
 
     def end(self, number: int, failure: str | None) -> str:
-        """End a trial by its score, or as failed if `failure` says why; return complete, pruned or failed."""
+        """End a trial by its recorded score, or as failed for reason `failure`; return complete, pruned or failed."""
         attributes = self.trials[number].user_attrs  # `TrialReport` recorded them
         if failure is None and attributes.get("pruned"):
             self.study.tell(number, state=TrialState.PRUNED)
@@ -174,7 +174,7 @@ def _explain_journal_errors(path: Path) -> Iterator[None]:
         yield
     except UserError:  # a subclass of ValueError, which has its message already
         raise
-    except (ValueError, KeyError, AssertionError) as error:  # what Optuna raises for lines that it cannot use
+    except (ValueError, KeyError, AssertionError) as error:  # what Optuna raises for malformed lines
         raise UserError(f"{path}: no journal of Optuna, or a damaged one ({error}); pass another --out") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read or written ({error.strerror or error})") from None
