@@ -14,9 +14,9 @@ from datamodules.text.lines import counted
 class BestCheckpoint(ModelCheckpoint):
     """`ModelCheckpoint` that selects the best value of `monitor` only once every scheduled mechanism is fully on.
 
-    Otherwise a run whose coverage or rewards start late could be scored by weights that were never trained with them.
-    Scheduled mechanisms are those of `Scheduled` callbacks. If training ends before all of them are fully on, there is
-    no best checkpoint; a warning says so, and the last one is tested. Without a `monitor` all checkpoints are saved.
+    Otherwise a run whose coverage or rewards start late could be tested with weights from before that start. Scheduled
+    mechanisms are those of `Scheduled` callbacks. If training ends before all of them are fully on, there is no best
+    checkpoint; a warning says so, and the last one is tested. Without a `monitor` all checkpoints are saved.
     """
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -38,18 +38,18 @@ class BestCheckpoint(ModelCheckpoint):
             return
         pending = _pending(trainer, last_step(trainer))
         reason = f"not everything that it schedules was fully on ({pending})" if pending else "no validation came after"
-        if pending or all_switches(trainer, last_step(trainer)):  # no warning if nothing is scheduled
+        if pending or all_switches(trainer, last_step(trainer)):  # empty if nothing is scheduled: no warning
             rank_zero_warn(
                 f"training ended after step {trainer.global_step:,}, and {reason}: there is no best checkpoint, and "
                 "`precis test` scores the last one; train longer, or schedule it earlier"
             )
 
     def _save_topk_checkpoint(self, trainer: Trainer, monitor_candidates: dict[str, Tensor]) -> None:
-        if self.monitor is None or not _pending(trainer, last_step(trainer)):
+        if self.monitor is None or not _pending(trainer, last_step(trainer)):  # everything is fully on
             super()._save_topk_checkpoint(trainer, monitor_candidates)
 
 
 def _pending(trainer: Trainer, step: int) -> str:
-    """Return a list in words of the mechanisms that are not fully on at a step; empty if all are."""
+    """Return a list in words of the scheduled mechanisms that are not fully on at a step; empty if all are."""
     states = all_switches(trainer, max(0, step)).items()
     return ", ".join(f"{name} {switch}" for name, switch in states if not switch.fully_on)

@@ -11,9 +11,9 @@ from callbacks.schedules import Scheduled, Switch, ramp
 class CoverageAnnealing(Scheduled):
     """Switches coverage on at a step and increases the weight of its loss.
 
-    Before the start, the gate of coverage and the weight of its loss are 0. The parameter w_c, by which attention reads
-    coverage, exists from the beginning (with zero gradient), so that the optimizer state is complete. Gate and weight
-    are pure functions of the optimizer step, so that a resumed run continues exactly.
+    Before the start, the gate (a factor of coverage in the attention) and the weight of the coverage loss are 0. The
+    parameter w_c, by which attention reads coverage, exists from the beginning (with zero gradient), so that the
+    optimizer state is complete. Gate and weight depend only on the optimizer step, so a resumed run continues exactly.
 
     It has no effect on a model without coverage (`--model.coverage false`).
 

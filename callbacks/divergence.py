@@ -19,8 +19,8 @@ class DivergenceCheck(Callback):
     """End training that has diverged, before weights that are not finite are validated or saved.
 
     The loss is read in steps that Lightning logs, and the weights before each validation and checkpoint, so that other
-    steps do not wait for the device. One loss that is not finite does not end training if the weights are: the gradient
-    scaler of half precision skips such steps.
+    steps do not wait for the device. One infinite or NaN loss does not end training if the weights are finite: the
+    gradient scaler of half precision skips such steps.
 
     Args:
         run: the run folder.
@@ -36,9 +36,9 @@ class DivergenceCheck(Callback):
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs, batch, batch_idx) -> None:
         """End training if the logged loss is not finite twice in a row, or once and a weight is not finite either."""
-        if accumulates(trainer) or not logs_this_step(trainer):  # no optimizer step was made, or none that is logged
+        if accumulates(trainer) or not logs_this_step(trainer):  # no optimizer step was made, or it is not logged
             return
-        loss = float(trainer.callback_metrics.get("train/loss", 0.0))  # mean of all ranks; 0, so finite, if not logged
+        loss = float(trainer.callback_metrics.get("train/loss", 0.0))  # mean over ranks; 0, so finite, if not logged
         if isfinite(loss):
             self._last_finite = f"; the last finite one that was logged is {loss:.4g}, at step {trainer.global_step:,}"
         elif not self._was_finite:
@@ -55,7 +55,7 @@ class DivergenceCheck(Callback):
         self._check_weights(trainer, pl_module)
 
     def _check_weights(self, trainer: Trainer, pl_module: LightningModule, problem: str = "") -> None:
-        """End training on all ranks if a weight is not finite; the message has the `problem`, else names the weight."""
+        """End training on all ranks if a weight is not finite; the message states the `problem`, or else the weight."""
         name = find_not_finite(dict(pl_module.named_parameters()))  # None if all are finite
         if trainer.strategy.reduce_boolean_decision(bool(name), all=False):  # a rank may hold a shard of the weights
             raise self._error(trainer, problem or f"the weights are not finite{f' ({name})' if name else ''}")

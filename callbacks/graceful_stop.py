@@ -28,7 +28,7 @@ def early_stopping_reason(trainer: Trainer) -> str | None:
 
 
 def _write_line(text: str) -> None:
-    """Write to standard output in a signal handler, where `print` is not safe: the signal may interrupt it."""
+    """Write to standard output in a signal handler, where `print` is not safe: the signal may come during a `print`."""
     with suppress(OSError):  # the output may be closed
         os.write(1, f"{text}\n".encode())  # 1 is standard output
 
@@ -40,8 +40,8 @@ class GracefulStop(Checkpoint):
     A signal takes effect at the next point from which a run resumes exactly: the end of an optimizer step (accumulated
     gradients are not part of a checkpoint) or, before and during a validation, its end. After a validation between
     accumulated batches, the optimizer step is completed first. The handler only sets a flag; a second signal ends the
-    process at once, without saving. The exit status is 128 + the number of the signal. Several ranks exchange signals
-    only every ten steps, because an exchange makes them wait, and stop after the same step.
+    process at once, without saving. The exit status is 128 + the number of the signal. Ranks tell each other of
+    signals only every ten steps, because each exchange makes them wait, and all stop after the same step.
 
     A scheduler sends signals to each process of a job, possibly repeatedly: with `patient`, a second SIGTERM is
     ignored; a second SIGUSR1 always is.
@@ -91,21 +91,21 @@ class GracefulStop(Checkpoint):
     def _handle(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal: record the first one, and end the process at the second Ctrl-C or SIGTERM."""
         name = signal.Signals(number).name
-        first = self.received is None
+        is_first = self.received is None
         in_worker = os.getpid() != self._process  # a loader process inherits this handler; its parent prints and raises
-        if first:
+        if is_first:
             self.received = number
-        if first and not in_worker:
-            again = "; Ctrl-C again ends at once, without saving" if number == signal.SIGINT else ""
-            _write_line(f"\n{name}: finishing this step or validation, then saving{again}")
+        if is_first and not in_worker:
+            hint = "; Ctrl-C again ends at once, without saving" if number == signal.SIGINT else ""
+            _write_line(f"\n{name}: finishing this step or validation, then saving{hint}")
         if number == signal.SIGTERM and not self.patient:
             signal.signal(number, signal.SIG_DFL)  # a second SIGTERM ends the process
-        if number == signal.SIGINT and not first and not in_worker:
+        if number == signal.SIGINT and not is_first and not in_worker:
             _write_line(f"\n{name}: ending at once, without saving")
             raise KeyboardInterrupt
 
     def _listen(self) -> None:
-        """Install the handler of signals once; in `on_fit_start`, Lightning's handler of SIGTERM would replace it."""
+        """Install the signal handler once; not in `on_fit_start`, after which Lightning sets its own for SIGTERM."""
         self._process = os.getpid()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             if number not in self._before:
@@ -115,7 +115,7 @@ class GracefulStop(Checkpoint):
         self._listen()
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Install the signal handler, and repeat the validation that a resumed run was interrupted in."""
+        """Install the signal handler; in a resumed run, repeat the validation during which it was interrupted."""
         self._listen()
         if not self._outstanding:
             return
@@ -123,7 +123,7 @@ class GracefulStop(Checkpoint):
             repeat_validation(trainer)
         else:  # the resumed run has no validations
             self._outstanding = False
-            self._restore_max_steps(trainer)  # `_raise_max_steps` added one for this validation
+            self._restore_max_steps(trainer)  # `_raise_max_steps` had added one step for it
 
     def _restore_handlers(self) -> None:
         for number, handler in self._before.items():
@@ -134,8 +134,8 @@ class GracefulStop(Checkpoint):
         """Restore the previous handlers and, on Ctrl-C, say which checkpoint the run resumes from."""
         self._restore_handlers()
         if isinstance(exception, KeyboardInterrupt):
-            since = f"the last checkpoint is {self.path}" if self.path.is_file() else "there is no checkpoint yet"
-            outcome = f"ended after step {trainer.global_step} without saving; {since}"
+            saved = f"the last checkpoint is {self.path}" if self.path.is_file() else "there is no checkpoint yet"
+            outcome = f"ended after step {trainer.global_step} without saving; {saved}"
             rank_zero_info(f"{outcome}; continue with: {self.resume}")
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
@@ -144,14 +144,14 @@ class GracefulStop(Checkpoint):
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         self._outstanding = checkpoint.get(OUTSTANDING, False)  # missing in checkpoints of earlier versions
-        if trainer.strategy.restore_checkpoint_after_setup:  # such strategies load after `on_fit_start`
+        if trainer.strategy.restore_checkpoint_after_setup:  # then it is loaded after `on_fit_start`
             self._raise_max_steps(trainer)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._raise_max_steps(trainer)
 
     def _raise_max_steps(self, trainer: Trainer) -> None:
-        """Raise `max_steps` by 1 for an outstanding validation: at the limit, Lightning would not enter its loop."""
+        """Raise `max_steps` by 1 for an outstanding validation: at the limit, Lightning skips its training loop."""
         if not self._outstanding:
             return
         trainer.should_stop = False  # set by a `Timer` that has run out; the validation comes first
@@ -179,19 +179,19 @@ class GracefulStop(Checkpoint):
         rank_zero_info(f"stopped after step {trainer.global_step}, saved {self.path}; continue with: {self.resume}")
         if self.on_stop is not None and self.received != signal.SIGINT and trainer.is_global_zero:
             self.on_stop()
-        raise SystemExit(128 + (self.received or signal.SIGTERM))  # without `received`, another rank has a signal
+        raise SystemExit(128 + (self.received or signal.SIGTERM))  # None: another rank received it
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs, batch, batch_idx) -> None:
         """Save a checkpoint if it is due after this batch, or leave it to the validation that follows."""
-        last = batch_idx + 1 == trainer.num_training_batches  # Lightning steps there in any case
-        stepped = self._stepped = (batch_idx + 1) % trainer.accumulate_grad_batches == 0 or last
-        if stepped and (trainer.world_size == 1 or trainer.global_step % AGREE_EVERY == 0 or last):
-            self.stopping = self._signal_received(trainer)  # the run ends after a validation, or before the next batch
+        is_last = batch_idx + 1 == trainer.num_training_batches  # Lightning makes an optimizer step there in any case
+        stepped = self._stepped = (batch_idx + 1) % trainer.accumulate_grad_batches == 0 or is_last
+        if stepped and (trainer.world_size == 1 or trainer.global_step % AGREE_EVERY == 0 or is_last):
+            self.stopping = self._signal_received(trainer)  # ends a run after its validation, or before the next batch
         is_multiple = self.save_every and trainer.global_step % self.save_every == 0
-        due = stepped and (is_multiple or self._save_after_step)
+        is_due = stepped and (is_multiple or self._save_after_step)
         # saved here: a checkpoint of `on_train_end` would count the epoch as done, even if training ends within it
-        ends = trainer.should_stop and may_stop_early(trainer)  # after `min_epochs` and `min_steps`
-        if due or self.stopping or ends or trainer.global_step == trainer.max_steps:
+        stops_early = trainer.should_stop and may_stop_early(trainer)  # after `min_epochs` and `min_steps`
+        if is_due or self.stopping or stops_early or trainer.global_step == trainer.max_steps:
             self._save_after_step = False
             self._save_at_validation = validation_follows(trainer)
             if not self._save_at_validation:
@@ -204,7 +204,7 @@ class GracefulStop(Checkpoint):
         self._restore_max_steps(trainer)  # raised for this validation, if it was outstanding
         if self._save_at_validation:
             self._save_at_validation = False
-            self._outstanding = True  # in this checkpoint alone
+            self._outstanding = True  # only in this checkpoint
             self._save(trainer)
         self._outstanding = False
 
@@ -212,14 +212,14 @@ class GracefulStop(Checkpoint):
         if trainer.state.fn != "fit" or trainer.sanity_checking:
             return
         if not self._stepped:  # between accumulated batches, whose gradients are not part of a checkpoint
-            self._save_after_step = True  # `on_train_batch_end` does
+            self._save_after_step = True  # then `on_train_batch_end` saves after their optimizer step
             return
         self._save(trainer)
         if self._signal_received(trainer):
             self._end(trainer)
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int) -> None:
-        if self.stopping:
+        if self.stopping:  # a signal came, and no validation followed its step
             self._end(trainer)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -9,20 +9,20 @@ AtLeastTwo = restricted_number_type("AtLeastTwo", int, (">=", 2))
 
 
 class LengthCurriculum(Scheduled):
-    """Increases the maximal lengths of documents and summaries in equal stages.
+    """Increases the maximum lengths of documents and summaries in equal stages.
 
     Stage k of n, from 1, truncates to first + (last - first) (k - 1) / (n - 1); the last lengths are `max_source` and
     `max_target` of the DataModule. The stage is a pure function of the optimizer step.
 
     Args:
-        source: maximal number of words of a document in the first stage.
-        target: maximal number of tokens of a summary in the first stage.
+        source: maximum number of words of a document in the first stage.
+        target: maximum number of tokens of a summary in the first stage.
         stages: number of stages, the last one at full length.
         steps: number of optimizer steps of each stage.
 
     Raises:
         ValueError: in training, if the DataModule does not truncate documents by `lengths_now`, or its loader has
-            processes, which would not notice the change.
+            processes, which would not notice changes.
     """
 
     def __init__(self, source: PositiveInt, target: AtLeastTwo, steps: PositiveInt, stages: AtLeastTwo = 4) -> None:
@@ -32,7 +32,7 @@ class LengthCurriculum(Scheduled):
         self.stages = stages
 
     def lengths_at(self, step: int, last: tuple[int, int]) -> tuple[int, int]:
-        """Return source and target length at an optimizer step; `last` are both lengths in the last stage."""
+        """Return (source, target) lengths at an optimizer step; `last` has both lengths of the last stage."""
         share = min(step // self.steps, self.stages - 1) / (self.stages - 1)  # 0 in the first stage, 1 in the last
         first = (min(self.source, last[0]), min(self.target, last[1]))  # not above the last lengths
         return tuple(round(start + (end - start) * share) for start, end in zip(first, last))
@@ -61,7 +61,7 @@ class LengthCurriculum(Scheduled):
     on_train_start = on_train_epoch_start
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs, batch, batch_idx) -> None:
-        # before the next batch is drawn
+        # sets the lengths before the next batch is drawn
         self.on_train_epoch_start(trainer, pl_module)
         pl_module.log("train/max_source", float(trainer.datamodule.lengths_now[0]), batch_size=1)
 
@@ -76,6 +76,6 @@ class LengthCurriculum(Scheduled):
             self.on_train_epoch_start(trainer, pl_module)
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Restore the lengths of the DataModule, which may be used further."""
+        """Restore the full lengths, since the DataModule may be used after training."""
         if stage == "fit":
             self.on_validation_start(trainer, pl_module)

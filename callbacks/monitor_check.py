@@ -20,7 +20,7 @@ class MonitorCheck(Callback):
 
     Values of the validation are checked after Lightning's sanity check, or else after the first validation; those of
     training after the first optimizer step. It must come before the callbacks that it checks. One warning tells of a
-    value that is the same in all of at least five validations, while the training loss falls by a tenth or more: a
+    value that has not changed in five or more validations, while the training loss falls by a tenth or more: a
     score in the wrong language, for example, is always 0, so that no checkpoint is better than the first one.
 
     Raises:
@@ -35,7 +35,7 @@ class MonitorCheck(Callback):
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.state.fn == "fit":
-            names = [name for name in _monitors(trainer) if not name.startswith(LATER)]
+            names = [name for name in _monitors(trainer) if not name.startswith(LATER)]  # LATER: values of training
             self._check(trainer, names)
             if not trainer.sanity_checking:
                 self._warn_if_constant(trainer, names, getattr(pl_module, "language", None))
@@ -44,25 +44,25 @@ class MonitorCheck(Callback):
         """Count a validation, and warn once of each monitored name whose value stays the same while the loss falls."""
         self._validations += 1
         loss = float(trainer.callback_metrics.get("train/loss", 0.0))  # 0 if none is logged: then never `has_fallen`
-        first = self._first_loss = loss if self._first_loss is None else self._first_loss
+        first_loss = self._first_loss = loss if self._first_loss is None else self._first_loss
         remedy = "monitor another value with --checkpoint.monitor"
         if language is not None:  # None: a model without a language
             remedy = f"set --data.language if the texts are not in language {language!r} (xx for any), or {remedy}"
-        has_fallen = first != 0 and first - loss >= _FALL * abs(first)
+        has_fallen = first_loss != 0 and first_loss - loss >= _FALL * abs(first_loss)
         for name in names:
             value = float(trainer.callback_metrics[name])
             scores = self._scores.setdefault(name, set())
             scores.add(value)
             if has_fallen and self._validations >= _VALIDATIONS and len(scores) == 1:
-                scores.add(float("nan"))  # a second element, so that there is only one warning
+                scores.add(float("nan"))  # now 2 elements, so that there is no second warning
                 rank_zero_warn(
                     f"{_monitors(trainer)[name]} {name} is {value:g} in all {self._validations} validations, while "
-                    f"train/loss falls from {first:.3g} to {loss:.3g}, so that no checkpoint is better than the first; "
-                    f"{remedy}"
+                    f"train/loss falls from {first_loss:.3g} to {loss:.3g}, so that no checkpoint is better than the "
+                    f"first; {remedy}"
                 )
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs, batch, batch_idx) -> None:
-        if (batch_idx + 1) % trainer.accumulate_grad_batches == 0:  # some values are logged by optimizer steps
+        if (batch_idx + 1) % trainer.accumulate_grad_batches == 0:  # some are logged only in optimizer steps
             self._check(trainer, [name for name in _monitors(trainer) if name.startswith("train/")])
 
     def _check(self, trainer: Trainer, names: list[str]) -> None:
@@ -93,7 +93,7 @@ def check_at_validations(trainer: Trainer) -> None:
 
 
 def _monitors(trainer: Trainer) -> dict[str, str]:
-    """Return the names of monitored values, each with the first argument that sets it, for messages."""
+    """Return the argument of the run that first names it, for messages, by the name of each monitored value."""
     arguments: dict[str, str] = {}
     for callback in trainer.callbacks:
         if isinstance(monitor := getattr(callback, "monitor", None), str):  # most callbacks monitor nothing

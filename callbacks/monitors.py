@@ -19,7 +19,7 @@ class GradientNorm(Callback):
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: object) -> None:
         if type(trainer.strategy).__name__ in WITHOUT_WHOLE_NORM:
             return
-        gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
+        gradients = [weight.grad for weight in pl_module.parameters() if weight.grad is not None]
         if gradients:
             norm = torch.nn.utils.get_total_norm(gradients)
             is_sharded = isinstance(norm, DTensor)  # with FSDP2; `full_tensor` combines the parts of ranks
@@ -38,9 +38,9 @@ class Throughput(Callback):
         self._reset()
 
     def _reset(self) -> None:
-        self._documents = 0  # documents of all ranks since `_step`
+        self._documents = 0  # number of documents of all ranks since `_step`
         self._step = -1  # step at which the measurement began; -1 if there is none
-        self._since = 0.0  # its time
+        self._since = 0.0  # time at which it began
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int) -> None:
         if self._step < 0:

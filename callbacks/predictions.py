@@ -39,11 +39,11 @@ class PredictionWriter(Callback):
         self._file: IO[str] | None = None  # this rank's lines, while predictions are written
         self._ids: set[str] = set()  # of the documents with a prediction
 
-    def _part(self, rank: int) -> Path:
+    def _part(self, rank: int) -> Path:  # hidden file with the lines of one rank
         return self.path.with_name(f".{self.path.name}.rank{rank}")
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if trainer.state.fn != "fit":
+        if trainer.state.fn != "fit":  # not in validations during training
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._part(trainer.global_rank).open("w", encoding="utf-8")
 
@@ -59,7 +59,7 @@ class PredictionWriter(Callback):
         with naming_full_disk(self.path):
             self._file.close()
         self._file = None
-        trainer.strategy.barrier("predictions")  # until all ranks have closed their files
+        trainer.strategy.barrier("predictions")  # waits until all ranks have closed their files
         if trainer.is_global_zero:
             with naming_full_disk(self.path):
                 self._merge(trainer.world_size)
@@ -70,7 +70,7 @@ class PredictionWriter(Callback):
     on_validation_end = on_predict_end = on_test_end
 
     def _merge(self, world_size: int) -> None:
-        """Merge the files of all ranks into one, which appears when it is complete, and count the documents."""
+        """Merge the files of all ranks into one, which appears when it is complete; set the ids of its documents."""
         parts = [self._part(rank) for rank in range(world_size)]
         # split at line feeds only; `str.splitlines` would also split at separators inside texts
         lines_of_ranks = [part.read_text(encoding="utf-8").split("\n")[:-1] for part in parts]
@@ -85,14 +85,14 @@ class PredictionWriter(Callback):
     def _describe(self, trainer: Trainer) -> None:
         """Write signatures, description of the weights (if any) and mean scores, each file as a whole."""
         scores = {name: float(value) for name, value in trainer.callback_metrics.items()}
-        contents = {  # signatures, the settings of ROUGE, are the same for `val` and `test`
+        contents = {  # signatures (settings of ROUGE) are the same for all splits
             self.path.with_suffix(".signatures.json"): {
                 "sha256": file_digest(self.path), **trainer.lightning_module.rouge["test"].signatures
             },
             self.path.with_suffix(".checkpoint.json"): self.checkpoint,
             results_path(self.path): {
                 **self.source, "documents": len(self._ids), "predictions": self.path.name, "scores": scores,
-                **self._lead(trainer),  # scores of a baseline
+                **self._lead(trainer),  # language, and scores of a baseline
             },
         }  # fmt: skip
         for path, content in contents.items():

@@ -33,22 +33,22 @@ def marked(summary: Summary, opening: str = "[", closing: str = "]") -> str:
         return summary.text
     words_and_marks = []
     inside = False
-    for word, copied in zip(summary.words, summary.copied):  # whether each word was copied
-        if copied != inside:
-            words_and_marks.append(opening if copied else closing)
-            inside = copied
+    for word, is_copied in zip(summary.words, summary.copied):
+        if is_copied != inside:  # a run of copied words begins or ends
+            words_and_marks.append(opening if is_copied else closing)
+            inside = is_copied
         words_and_marks.append(word)
-    text = " ".join(words_and_marks + [closing] * inside)  # if the summary ends with copied words
+    text = " ".join(words_and_marks + [closing] * inside)  # a last mark if the summary ends with copied words
     return text.replace(f"{opening} ", opening).replace(f" {closing}", closing)  # no space inside the marks
 
 
 @contextmanager
 def fonts_of_all_scripts() -> Iterator[None]:
-    """In the block, draw characters that Matplotlib's font lacks with installed fonts; warn once if none has them."""
+    """In a `with` block, draw characters that Matplotlib's font lacks with other fonts; warn once if none has them."""
     families = ["sans-serif", *filter(_OTHER_SCRIPTS.search, font_manager.get_font_names())]  # fallbacks, by name
     with warnings.catch_warnings(record=True) as recorded, rc_context({"font.family": families}):
         yield
-    # one warning of ours replaces Matplotlib's warning for each missing character; other warnings are issued again
+    # one warning replaces Matplotlib's warning for each missing character; other warnings are issued again
     unrelated = [warning for warning in recorded if not _MISSING.match(str(warning.message))]
     for warning in unrelated:
         warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
@@ -139,10 +139,10 @@ class Previews(Callback):
             for logger in loggers:
                 logger.log_image(f"attention/{number}", [str(path)])
 
-    def _write_samples(self, folder: Path, rows: list[dict[str, str | float]], loggers: list[WandbLogger]) -> None:
-        """Write and log samples of the first documents of a training batch, `rows` of `SelfCritical.last_samples`."""
-        first_ids = list(dict.fromkeys(row["id"] for row in rows))[: self.documents]
-        rows = [row for row in rows if row["id"] in first_ids]
+    def _write_samples(self, folder: Path, samples: list[dict[str, str | float]], loggers: list[WandbLogger]) -> None:
+        """Write and log the samples of the first documents of a training batch, from `SelfCritical.last_samples`."""
+        first_ids = list(dict.fromkeys(sample["id"] for sample in samples))[: self.documents]  # each id once
+        rows = [sample for sample in samples if sample["id"] in first_ids]
         folder.mkdir(parents=True, exist_ok=True)
         atomic_write(folder / "samples.jsonl", "".join(map(json_line, rows)))
         for logger in loggers:

@@ -18,7 +18,7 @@ FILE = "reference.ckpt"
 
 
 def frozen_copy(module: Generative) -> Generative:
-    """Return a copy of a model in eval mode, without gradient; a `ValueError` if the weights are sharded.
+    """Return a copy of a model in eval mode, without gradient; a `ValueError` if FSDP shards the weights.
 
     Weights that are not trained are shared, so that the copy of a model with adapters costs no more than its adapters.
     """
@@ -27,7 +27,7 @@ def frozen_copy(module: Generative) -> Generative:
     shared = [parameter for parameter in module.parameters() if not parameter.requires_grad]
     attributes = vars(module)  # without properties; `extra_terms` refers to callbacks, which must not be copied
     shared += [attributes[name] for name in ("tokenizer", "extra_terms", "step_values") if name in attributes]
-    reference = copy.deepcopy(module, {id(value): value for value in shared})  # the memo: its values are not copied
+    reference = copy.deepcopy(module, {id(value): value for value in shared})  # memo: no copies of these
     for part in reference.modules():
         if isinstance(part, nn.RNNBase):
             part.flatten_parameters()  # cuDNN reads the weights of a layer from one block of memory
@@ -37,7 +37,7 @@ def frozen_copy(module: Generative) -> Generative:
 class ReferenceModel:
     """The model as it was when rewards began, kept in `reference.ckpt` beside the checkpoints for runs that resume.
 
-    It is part of neither the trained module, its checkpoints nor the optimizer. The file has the trained weights alone.
+    It is no part of the trained module, of its checkpoints or of the optimizer. The file has only the trained weights.
     """
 
     def __init__(self) -> None:
@@ -72,5 +72,5 @@ class ReferenceModel:
 
     @torch.no_grad()
     def log_probs(self, batch: Batch, samples: Samples, options: DecodingOptions) -> Tensor:
-        """Return the log-probabilities of samples under the reference, [B, K, T], see `Generative.log_probs`."""
+        """Return log-probabilities of K samples of T tokens for each of B documents under this model, [B, K, T]."""
         return self.module.log_probs(batch, samples, options)

@@ -23,8 +23,8 @@ class Switch(NamedTuple):
 class Scheduled(Callback):
     """Base class of callbacks that switch a mechanism on, or ramp it up, during training.
 
-    A subclass implements `switches`. `BestCheckpoint` selects no checkpoint before all of them are fully on, and every
-    checkpoint records their states under `switches`.
+    A subclass implements `switches`. `BestCheckpoint` selects no checkpoint before all mechanisms are fully on, and
+    every checkpoint records their states under `switches`.
     """
 
     def switches(self, trainer: Trainer, step: int) -> dict[str, Switch]:
@@ -44,7 +44,7 @@ class Scheduled(Callback):
 
 
 def last_step(trainer: Trainer) -> int:
-    """Return the step whose batches the weights were last trained with, counted from 0."""
+    """Return the number, from 0, of the last optimizer step that has been made; 0 also before the first."""
     return max(0, trainer.global_step - 1)
 
 

@@ -30,7 +30,7 @@ class StartFrom(Callback):
         if trainer.ckpt_path is not None:  # a resumed run
             return
         state = read_checkpoint(self.run if self.run.is_file() else best_checkpoint(self.run))
-        state["start"] = True  # `on_load_checkpoint` of models then leaves the state of callbacks out
+        state["start"] = True  # so that `on_load_checkpoint` of the model ignores the state of callbacks
         pl_module.on_load_checkpoint(state)  # which may add weights that checkpoints lack
         try:
             trainer.strategy.load_model_state_dict(state)
