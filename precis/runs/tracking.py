@@ -83,8 +83,8 @@ class WandbRecord(Callback):
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         for run in self._wandb_runs(trainer):
             environment = read_json(self.run / "environment.json")  # written by `RunRecord`, an earlier callback
-            details = {"environment": environment, "signatures": self._signatures(pl_module), "run_folder": str(self.run)}
-            run.config.update(self.config | details, allow_val_change=True)  # a resumed run may differ
+            extra = {"environment": environment, "signatures": self._signatures(pl_module), "run_folder": str(self.run)}
+            run.config.update(self.config | extra, allow_val_change=True)  # a resumed run may differ
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         self._best_scores = checkpoint.get(BEST_SCORES, {})
