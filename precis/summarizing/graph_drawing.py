@@ -162,7 +162,7 @@ def page(pictures: Sequence[GraphPicture]) -> str:
         svg = draw_svg(picture.weights, picture.texts, picture.summary, picture.attention)
         attended = [""] * len(picture.summary)  # for each sentence of the summary, its paragraphs with the most weight
         if picture.attention is not None:
-            attended = [_largest(weights, MIN_ATTENTION) for weights in picture.attention]
+            attended = [_format_largest(weights, MIN_ATTENTION) for weights in picture.attention]
         documents.append((picture, svg, strongest_links(picture.weights), attended))
     return html_page("Paragraph graphs", template("precis.summarizing", "pages.html").module.graphs(documents))
 
@@ -170,10 +170,10 @@ def page(pictures: Sequence[GraphPicture]) -> str:
 def strongest_links(weights: NDArray) -> list[str]:
     """Return the strongest links of each of L paragraphs, such as "3 (0.42), 1 (0.07)", from 1, by weights [L, L]."""
     others = np.where(np.eye(len(weights), dtype=bool), 0, weights)  # without links to itself
-    return [_largest(links, MIN_LINK) for links in others]
+    return [_format_largest(links, MIN_LINK) for links in others]
 
 
-def _largest(weights: NDArray, minimum: float) -> str:
+def _format_largest(weights: NDArray, minimum: float) -> str:
     """Return the `LINKS` largest weights of at least `minimum`, with their numbers from 1, as "3 (0.42), 1 (0.07)"."""
     order = np.argsort(-np.asarray(weights), kind="stable").tolist()
     return ", ".join(f"{j + 1} ({weights[j]:.2f})" for j in order[:LINKS] if weights[j] >= minimum)

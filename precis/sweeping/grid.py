@@ -85,8 +85,8 @@ def read_sweep(path: Path) -> Sweep:
         raise UserError(f"{path}: seeds must be whole numbers; got {seeds}")
     fixed, grid, zipped, search = (content.get(key, {}) for key in ("set", "grid", "zip", "search"))
     sweep = Sweep(  # no `after` in a search, which compares trials on the validation and does not test them
-        path, base=_base(path, content["base"]), fixed=fixed, grid=grid, zipped=zipped, seeds=seeds, search=search,
-        rows=[_row(path, number, row) for number, row in enumerate(content.get("points", []), 1)],
+        path, base=_base_path(path, content["base"]), fixed=fixed, grid=grid, zipped=zipped, seeds=seeds, search=search,
+        rows=[_parse_point(path, number, row) for number, row in enumerate(content.get("points", []), 1)],
         after=[str(command) for command in content.get("after", [] if "search" in content else ["test"])],
     )  # fmt: skip
     if sweep.search:
@@ -97,7 +97,7 @@ def read_sweep(path: Path) -> Sweep:
     return sweep
 
 
-def _base(path: Path, name: str) -> Path:
+def _base_path(path: Path, name: str) -> Path:
     """Return the path of a sweep's base config: beside the sweep file, in the working folder, or in the suite."""
     for folder in (path.parent, Path()):
         if (folder / name).is_file():
@@ -109,7 +109,7 @@ def _base(path: Path, name: str) -> Path:
         raise UserError(f"{path}: base {error}; {searched}") from None
 
 
-def _row(path: Path, number: int, row: Any) -> tuple[str, dict[str, Any]]:
+def _parse_point(path: Path, number: int, row: Any) -> tuple[str, dict[str, Any]]:
     """Return (name or "", overrides) of entry `number` of `points`; a `UserError` if it is no mapping."""
     if not isinstance(row, dict):
         raise UserError(f"{path}: points: row {number} must be keys with values; got {row!r}")

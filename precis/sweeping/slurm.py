@@ -113,15 +113,15 @@ def submit(jobs: Sequence[Job], profile: Profile, folder: Path, name: str) -> di
     ids: list[str] = []
     size = _max_array_size()  # maximum number of jobs in an array
     try:
-        for first in range(0, len(jobs), size):
+        for start in range(0, len(jobs), size):
             executor = submitit.SlurmExecutor(folder=folder)
             executor.update_parameters(**_parameters(profile, name, after=ids[-1] if ids else None))
-            ids += [str(job.job_id) for job in executor.map_array(work, list(jobs[first : first + size]))]
+            ids += [str(job.job_id) for job in executor.map_array(work, list(jobs[start : start + size]))]
     except RuntimeError as error:
         if ids:
             cancel(ids)
         if isinstance(error, FailedJobError):
-            raise UserError(f"SLURM refuses the job: {_short(str(error))}; change the profile") from None
+            raise UserError(f"SLURM refuses the job: {_short_error(str(error))}; change the profile") from None
         raise UserError(f"no SLURM here ({error}); log in to a node that has it, or use --launcher local") from None
     return {job.folder.name: job_id for job, job_id in zip(jobs, ids)}
 
@@ -164,7 +164,7 @@ def _parameters(profile: Profile, name: str, after: str | None) -> dict[str, Any
     }
 
 
-def _short(text: str) -> str:
+def _short_error(text: str) -> str:
     """Return the lines with "error" in the output of a command, or else all of it, cut to 400 characters."""
     lines = [line.strip() for line in text.splitlines() if "error" in line.lower()]
     return " ".join(lines or text.split())[:400]
@@ -183,7 +183,7 @@ def queue(jobs: Iterable[str]) -> dict[str, tuple[str, str]]:
     except subprocess.TimeoutExpired:
         raise UserError("SLURM's queue does not answer (squeue); try again later") from None
     if process.returncode:
-        raise UserError(f"SLURM's queue does not answer: {_short(process.stderr)}; try again later")
+        raise UserError(f"SLURM's queue does not answer: {_short_error(process.stderr)}; try again later")
     lines = (line.split("|", 2) for line in process.stdout.splitlines())
     return {job: (state, reason) for job, state, reason in lines if job in ids}
 
@@ -192,7 +192,7 @@ def cancel(jobs: Sequence[str]) -> None:
     """Cancel jobs by id; SLURM signals running ones, so that they save first."""
     process = subprocess.run(["scancel", *jobs], capture_output=True, text=True)
     if process.returncode:
-        raise UserError(f"SLURM does not cancel: {_short(process.stderr)}")
+        raise UserError(f"SLURM does not cancel: {_short_error(process.stderr)}")
 
 
 def work(job: Job) -> str:
@@ -211,7 +211,7 @@ def _environment() -> dict[str, str]:
     return environment
 
 
-def _failure(job: Job, rank: int | str) -> Path:
+def _failure_file(job: Job, rank: int | str) -> Path:
     """Return the file that task `rank` writes to tell task 0 that it failed; its name changes with each requeue."""
     start = f"{os.environ.get('SLURM_JOB_ID', '')}.{os.environ.get('SLURM_RESTART_COUNT', '0')}"
     return job.folder / f".failed.{start}.rank{rank}"
@@ -223,7 +223,7 @@ def _run_first_task(job: Job, received: list[int]) -> str:
     failed_task = ""  # name of another task that failed, such as rank1
     while run.state == "running":
         if is_signal_status(run.process.poll()):
-            _wait_for(received)  # a signal may have ended the command before it reached this process
+            _wait_for_signal(received)  # a signal may have ended the command before it reached this process
         if received and not run.stopping:
             run.stop(received[0])
         if not run.stopping and not failed_task:
@@ -242,13 +242,13 @@ def _run_first_task(job: Job, received: list[int]) -> str:
 
 def _failed_task(job: Job) -> str:
     """Return the name of a failed task, such as rank1, and delete all files that report failures; empty if none."""
-    markers = sorted(job.folder.glob(_failure(job, "*").name))
+    markers = sorted(job.folder.glob(_failure_file(job, "*").name))
     for path in markers:
         path.unlink(missing_ok=True)
     return markers[0].name.rpartition(".")[2] if markers else ""  # .failed.JOB.RESTART.rank1
 
 
-def _wait_for(received: list[int]) -> None:
+def _wait_for_signal(received: list[int]) -> None:
     """Wait until a signal has reached this process, for at most `SIGNAL_WAIT_SECONDS`."""
     until = time.monotonic() + SIGNAL_WAIT_SECONDS
     while not received and time.monotonic() < until:
@@ -271,8 +271,8 @@ def _run_other_task(job: Job, rank: int, received: list[int]) -> str:
                     is_signaled = True
                 time.sleep(0.1)
         if process.returncode:
-            _wait_for(received)  # a signal may have ended the command before it reached this process
+            _wait_for_signal(received)  # a signal may have ended the command before it reached this process
             if not received:  # the command failed by itself
-                _failure(job, rank).touch()  # tells task 0
+                _failure_file(job, rank).touch()  # tells task 0
             return "stopped"
     return "finished"

@@ -102,7 +102,7 @@ class PrecisCLI(LightningCLI):
 
     def _instantiate_trainer(self, config: dict[str, Any], callbacks: list[Callback]) -> Trainer:
         """Return the trainer with callbacks and loggers of config and run folder; no loggers if `logger` is False."""
-        records, loggers = run_records(self.start, isinstance(self.model, Summarizer))
+        record_callbacks, loggers = run_records(self.start, isinstance(self.model, Summarizer))
         if config["enable_progress_bar"] is not False and sys.stdout.isatty():
             progress: Callback = RichProgressBar(leave=False)
         else:  # in a log file, a bar would be unreadable
@@ -116,7 +116,7 @@ class PrecisCLI(LightningCLI):
         if torch.cuda.is_available():
             torch.set_float32_matmul_precision("high")  # TF32: products of fp32 matrices run on tensor cores
         try:
-            trainer = super()._instantiate_trainer(config, [*callbacks, progress, *records])
+            trainer = super()._instantiate_trainer(config, [*callbacks, progress, *record_callbacks])
         except value_checks.REFUSALS as error:
             raise UserError(value_checks.explain_trainer_refusal(error, self.start.config.trainer)) from error
         if self.start.fitting:
@@ -152,16 +152,16 @@ class PrecisCLI(LightningCLI):
             if isinstance(logger, RunCSVLogger) and start.config.resume and is_first:  # drops rows after the checkpoint
                 logger.keep_rows_of(read_checkpoint(Path(start.config.ckpt_path), verify=False))  # verified earlier
         rank_zero_info(f"run folder: {start.folder}")
-        state = next(callback for callback in self.trainer.callbacks if isinstance(callback, StateRecord))
+        state_record = next(callback for callback in self.trainer.callbacks if isinstance(callback, StateRecord))
         try:
             self.trainer.fit(model, **arguments)
-            state.write(self.trainer, "finished")
+            state_record.write(self.trainer, "finished")
             if reason := early_stopping_reason(self.trainer):
                 rank_zero_info(f"training ended early after step {self.trainer.global_step:,}: {reason}")
         except BaseException as end:
-            if state.training:  # training has begun; before that, state.json keeps the state of an earlier start
+            if state_record.training:  # has begun; before that, state.json keeps the state of an earlier start
                 stopped = "stopped" if isinstance(end, SystemExit | KeyboardInterrupt) else "failed"
-                state.write(self.trainer, "diverged" if isinstance(end, Diverged) else stopped)
+                state_record.write(self.trainer, "diverged" if isinstance(end, Diverged) else stopped)
             if isinstance(end, SystemExit) and isinstance(end.__context__, KeyboardInterrupt):
                 end.code = 128 + signal.SIGINT  # the status of shells after Ctrl-C; Lightning would exit with 1
             is_connection_lost = isinstance(end, RuntimeError | ConnectionError) and _LOST_CONNECTION.search(str(end))
@@ -177,11 +177,11 @@ class PrecisCLI(LightningCLI):
             conclude_training(self.trainer, start)
 
     def after_validate(self) -> None:
-        """Print the score beside lead-1."""
+        """Print ROUGE-1 beside that of lead-1, the first sentence of each document."""
         conclude_scoring(self.trainer, self.start)
 
     def after_test(self) -> None:
-        """Print the score beside lead-1, and finish the W&B run that the scores were logged to."""
+        """Print ROUGE-1 beside that of lead-1, and finish the W&B run that the scores were logged to."""
         conclude_scoring(self.trainer, self.start)
         wandb.finish()
 

@@ -42,7 +42,7 @@ def _run(command: str, options: list[str]) -> None:
         options = ["--help"]
     elif {"-h", "--help"} & set(options):  # with `--model NAME`; `print_help` has handled the others
         options = [f"--model.help={_model_of(options)}"]
-    arguments = _with_run([command, *resolve_configs(options)])  # replaces `--run FOLDER` by options
+    arguments = _expand_run([command, *resolve_configs(options)])  # replaces `--run FOLDER` by options
     check_configs(arguments)
     # Imported only now: torch and Lightning take seconds.
     from precis.config.load_classes import load_classes
@@ -69,7 +69,7 @@ def test(options: list[str]) -> None:
     return score_pretrained(options)
 
 
-def _with_run(arguments: list[str]) -> list[str]:
+def _expand_run(arguments: list[str]) -> list[str]:
     """Replace `--run FOLDER` by options with the folder's config, checkpoint and tokenizer; `fit` resumes the run."""
     index = next((i for i, argument in enumerate(arguments) if argument.partition("=")[0] == "--run"), None)
     if index is None:
