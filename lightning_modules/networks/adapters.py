@@ -12,10 +12,10 @@ QUERIES_AND_VALUES = r".*\.(q_proj|v_proj|q|v|query|value)"
 
 
 def insert_adapters(model: nn.Module, rank: int, alpha: float, targets: str = QUERIES_AND_VALUES) -> None:
-    """Freeze a model and insert adapters in place: h = W x + (alpha / rank) W_up W_down x, W_up initially zero.
+    """Freeze a model and add LoRA adapters to linear layers, in place: W x + (alpha / rank) W_up W_down x.
 
-    `targets` is a regular expression for the names of linear layers, by default queries and values. Inputs of adapters
-    have dropout 0.1. A `ValueError` if the rank or alpha is not positive, or `peft` is not installed.
+    W_up is zero at first. `targets` is a regular expression for the names of the layers, by default the projections to
+    queries and values. Dropout on x is 0.1. A `ValueError` if rank or alpha is not positive or `peft` is not installed.
     """
     if rank < 1 or alpha <= 0:
         raise ValueError(f"rank and alpha of adapters must be above 0, got {rank} and {alpha}")
@@ -25,13 +25,13 @@ def insert_adapters(model: nn.Module, rank: int, alpha: float, targets: str = QU
         raise ValueError("adapters need the package peft: pip install 'precis-suite[lora]'") from None
     for parameter in model.parameters():
         parameter.requires_grad_(False)
-    options = {"r": rank, "lora_alpha": alpha, "lora_dropout": _DROPOUT}
-    inject_adapter_in_model(LoraConfig(target_modules=targets, **options), model)
+    config = LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=_DROPOUT, target_modules=targets)
+    inject_adapter_in_model(config, model)
 
 
 def merged(model: nn.Module) -> nn.Module:
     """Return a copy of a model with adapters added to the weights that they change; the model itself if it has none."""
-    names = [name for name, layer in model.named_modules() if hasattr(layer, "lora_A")]  # of layers with an adapter
+    names = [name for name, layer in model.named_modules() if hasattr(layer, "lora_A")]  # layers with an adapter
     if not names:
         return model
     model = copy.deepcopy(model)
@@ -43,27 +43,27 @@ def merged(model: nn.Module) -> nn.Module:
 
 
 class LowRankChange(nn.Module):
-    """Parametrization W_0 -> W_0 + A B of a weight [outputs, inputs]; A is zero at first.
+    """Low-rank change W_0 + A B of a weight W_0 [outputs, inputs], as a parametrization of PyTorch; A is zero at first.
 
-    The model itself is unchanged, and a step costs what it costs without, because A B is added to the weight. The rank
-    is at most the smaller side of the weight.
+    A step takes about as long as without, because A B is computed once and added to the weight, not applied to each
+    input. A larger rank than the weight's smaller side is reduced to this side.
     """
 
     def __init__(self, outputs: int, inputs: int, rank: int) -> None:
         super().__init__()
         rank = min(rank, outputs, inputs)
-        self.left = nn.Parameter(torch.zeros(outputs, rank))
-        self.right = nn.Parameter(torch.randn(rank, inputs) * inputs**-0.5)
+        self.left = nn.Parameter(torch.zeros(outputs, rank))  # A
+        self.right = nn.Parameter(torch.randn(rank, inputs) * inputs**-0.5)  # B; B x has the variance of x
 
     def forward(self, weight: Tensor) -> Tensor:
-        """Return W: [outputs, inputs] -> [outputs, inputs]."""
+        """Return W_0 + A B: [outputs, inputs] -> [outputs, inputs]."""
         return weight + self.left @ self.right
 
 
 def add_low_rank_changes(model: nn.Module, rank: int, alone: bool = True) -> None:
-    """Train a `LowRankChange` of each linear layer whose weight is trained, instead of the weight itself.
+    """Freeze the weight W_0 of each trained linear layer, and train a `LowRankChange` A B of this rank instead.
 
-    With `alone` nothing else is trained; otherwise biases and all other trained parameters remain trained.
+    With `alone`, only these changes are trained; otherwise also biases and all other parameters trained so far.
     """
     if rank < 1:
         raise ValueError(f"the rank of a change must be at least 1, got {rank}")

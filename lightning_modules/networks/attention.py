@@ -13,37 +13,39 @@ PART_ELEMENTS = {"cpu": 2**17, "cuda": 2**28}
 
 
 class _AdditiveEnergy(torch.autograd.Function):
-    """Energies v^T tanh(projected + query + coverage w_c); the tanh layer, [B, K, S, A], is recomputed, not stored.
+    """Energies v^T tanh(projected + query + coverage w_c); the backward pass computes the tanh again to save memory.
 
-    Shapes: projected [B, S, A], query [B, K, A], coverage [B, K, S] or None, w_c and v [A] -> energies [B, K, S].
+    Shapes: projected [B, S, A], query [B, K, A], coverage [B, K, S] or None, w_c and v [A] -> energies [B, K, S], for B
+    documents of S tokens, K summaries of each, and a tanh layer of A units, [B, K, S, A].
     """
 
     @staticmethod
     def activation(projected: Tensor, query: Tensor, coverage: Tensor | None, w_c: Tensor) -> Tensor:
         """Return tanh(x), or sigmoid(2x) where faster (on CPUs), at x = projected + query + coverage w_c.
 
-        [b, S, A], [b, k, A], [b, k, S], [A] -> [b, k, S, A].
+        For b documents and k summaries of each: [b, S, A], [b, k, A], [b, k, S] or None, [A] -> [b, k, S, A].
         """
-        scale = 2 if _by_sigmoid(query) else 1
-        layer = torch.add(scale * query.unsqueeze(2), projected.unsqueeze(1), alpha=scale)
+        scale = 2 if _uses_sigmoid(query) else 1  # the factor of x
+        layer = torch.add(scale * query.unsqueeze(2), projected.unsqueeze(1), alpha=scale)   # [b, k, S, A]
         if coverage is not None:
             layer.addcmul_(coverage.unsqueeze(-1).to(layer.dtype), w_c.to(layer.dtype), value=scale)
-        return layer.sigmoid_() if _by_sigmoid(query) else layer.tanh_()
+        return layer.sigmoid_() if _uses_sigmoid(query) else layer.tanh_()
 
     @staticmethod
     def forward(ctx, projected: Tensor, query: Tensor, coverage: Tensor | None, w_c: Tensor, v: Tensor) -> Tensor:
         ctx.save_for_backward(projected, query, coverage, w_c, v)
-        energy = query.new_empty(*query.shape[:2], projected.shape[1])
+        energy = query.new_empty(*query.shape[:2], projected.shape[1])                       # [B, K, S]
         v = v.to(query.dtype)
-        for b, k in _parts(projected, query):  # slices of documents and of summaries, which bound the layer's size
+        for b, k in _batch_slices(projected, query):  # of documents and their summaries: a small tanh layer at a time
             part_coverage = None if coverage is None else coverage[b, k]
             energy[b, k] = _AdditiveEnergy.activation(projected[b], query[b, k], part_coverage, w_c) @ v
-        # of sigmoid(2x) where that is faster (`_by_sigmoid`): v^T tanh(x) = 2 v^T sigmoid(2x) - sum v
-        return energy.mul_(2).sub_(v.sum()) if _by_sigmoid(query) else energy        # [B, K, S]
+        # if `activation` returned sigmoid(2x): tanh(x) = 2 sigmoid(2x) - 1, so v^T tanh(x) = 2 v^T sigmoid(2x) - sum v
+        return energy.mul_(2).sub_(v.sum()) if _uses_sigmoid(query) else energy
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor):
+        """Return the gradients of all arguments of `forward`, given that of the energies, [B, K, S]."""
         projected, query, coverage, w_c, v = ctx.saved_tensors
         grad_projected = torch.zeros_like(projected)
         grad_query = torch.empty_like(query)
@@ -52,13 +54,13 @@ class _AdditiveEnergy(torch.autograd.Function):
         grad_coverage = None if coverage is None else torch.empty_like(coverage)
         grad_w_c = None if coverage is None else torch.zeros_like(w_c)
         one = query.new_ones(())  # 1 as a tensor, which `addcmul` takes
-        for b, k in _parts(projected, query):
+        for b, k in _batch_slices(projected, query):  # of documents and their summaries
             part_coverage = None if coverage is None else coverage[b, k]
             inner = _AdditiveEnergy.activation(projected[b], query[b, k], part_coverage, w_c)  # [b, k, S, A]
-            if _by_sigmoid(query):
+            if _uses_sigmoid(query):
                 torch.add(-one, inner, alpha=2, out=inner)  # tanh(x) = 2 sigmoid(2x) - 1, in one pass
             grad_v += torch.mv(inner.flatten(0, 2).T, grad[b, k].flatten())
-            # d tanh = 1 - tanh^2, times the gradient; the factor v is applied after the sums, to smaller tensors
+            # now (1 - tanh^2) times the gradient of energies; the factor v follows after the sums, on smaller tensors
             torch.addcmul(one, inner, inner, value=-1, out=inner).mul_(grad[b, k].unsqueeze(-1))
             grad_query[b, k] = inner.sum(2) * v
             grad_projected[b].addcmul_(inner.sum(1) if inner.shape[1] > 1 else inner.squeeze(1), v)  # no copy if k = 1
@@ -68,24 +70,24 @@ class _AdditiveEnergy(torch.autograd.Function):
         return grad_projected, grad_query, grad_coverage, grad_w_c, grad_v
 
 
-def _by_sigmoid(query: Tensor) -> bool:
+def _uses_sigmoid(query: Tensor) -> bool:
     """Return whether tanh(x) is computed as 2 sigmoid(2x) - 1, at least three times as fast, with an error of 1e-7."""
     # on a CPU PyTorch vectorizes sigmoid but not tanh; in half precision the difference would lose digits near 0
     return query.device.type == "cpu" and query.dtype not in (torch.float16, torch.bfloat16)
 
 
-def _parts(projected: Tensor, query: Tensor) -> list[tuple[slice, slice]]:
-    """Cut [B, K] into slices of documents and of their summaries, with tanh layers [b, k, S, A] up to `PART_ELEMENTS`.
+def _batch_slices(projected: Tensor, query: Tensor) -> list[tuple[slice, slice]]:
+    """Return pairs of slices, of b documents and k summaries, whose tanh layer [b, k, S, A] fits into `PART_ELEMENTS`.
 
-    Projected is [B, S, A], the query [B, K, A]. A slice has whole documents if one fits, else at least one summary.
+    `projected` is [B, S, A], `query` [B, K, A]. If the K summaries of a document do not fit, b = 1, and k >= 1.
     """
     B, K, A = query.shape
-    max_elements = PART_ELEMENTS.get(query.device.type, PART_ELEMENTS["cuda"])  # other devices as CUDA
+    max_elements = PART_ELEMENTS.get(query.device.type, PART_ELEMENTS["cuda"])  # other accelerators like a GPU
     max_summaries = max_elements // max(1, projected.shape[1] * A)  # S may be 0
-    documents = max(1, min(B, max_summaries // K))
-    summaries = max(1, min(K, max_summaries))
-    starts = product(range(0, B, documents), range(0, K, summaries))
-    return [(slice(b, b + documents), slice(k, k + summaries)) for b, k in starts]
+    num_documents = max(1, min(B, max_summaries // K))  # of a slice
+    num_summaries = max(1, min(K, max_summaries))
+    starts = product(range(0, B, num_documents), range(0, K, num_summaries))  # first document and summary of each pair
+    return [(slice(b, b + num_documents), slice(k, k + num_summaries)) for b, k in starts]
 
 
 class CoverageAttention(nn.Module):
@@ -96,7 +98,7 @@ class CoverageAttention(nn.Module):
         e_i = v^T tanh(W_h h_i + W_s d + b + w_c c_i),    a = softmax(e)
 
     The projection W_h h does not depend on the decoder state, so the caller computes it once per document (`project`)
-    and passes it in at every step. `memory_size`, `query_size` and `hidden_size` are the widths of h, d and tanh(...).
+    and passes it to every step. `memory_size`, `query_size` and `hidden_size` are the widths of h, d and tanh(...).
     """
 
     def __init__(self, memory_size: int, query_size: int, hidden_size: int, coverage: bool = True) -> None:
@@ -112,21 +114,21 @@ class CoverageAttention(nn.Module):
     def forward(
         self, query: Tensor, projected: Tensor, mask: Tensor, coverage: Tensor | None, gate: float = 1.0
     ) -> Tensor:
-        """Compute the weights [B, K, S] of one decoder step, for K summaries of each document, at least in float32.
+        """Return the attention weights of one decoder step, for K summaries of each document: [B, K, S], float32 or 64.
 
         Args:
-            query, projected: decoder state d, [B, K, query_size]; W_h h, [B, S, hidden_size].
+            query, projected: decoder states d, [B, K, query_size]; W_h h from `project`, [B, S, hidden_size].
             mask: True at tokens, [B, S]; every row has at least one.
             coverage: sum of the weights of all previous steps, [B, K, S]; None for a layer without coverage.
             gate: 1 to use coverage, 0 to ignore it (w_c then gets a zero gradient).
         """
-        query = self.query(query)                                                    # [B, K, A], A = `hidden_size`
+        query = self.query(query)                                        # W_s d + b, [B, K, A], A = `hidden_size`
         if self.coverage is None or gate == 0:
-            gated, w_c = None, self.score  # any tensor in place of w_c, which is not read
+            gated_coverage, w_c = None, self.score  # w_c is not read then, so any tensor will do
         else:
-            gated, w_c = coverage * gate, self.coverage
-        energy = _AdditiveEnergy.apply(projected, query, gated, w_c, self.score)     # [B, K, S]
+            gated_coverage, w_c = coverage * gate, self.coverage
+        energy = _AdditiveEnergy.apply(projected, query, gated_coverage, w_c, self.score)    # [B, K, S]
         energy = upcast_half(energy)  # softmax in half precision is too coarse
         if self.coverage is not None and gate == 0:
-            energy = energy + 0 * self.coverage.sum()  # no effect, but keeps w_c in the graph for DDP
+            energy = energy + 0 * self.coverage.sum()  # no effect, but DDP needs w_c in the graph
         return energy.masked_fill(~mask.unsqueeze(1), float("-inf")).softmax(-1)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from lightning_modules.networks.passages import Reader
 from lightning_modules.networks.transformer import EncoderLayer
 
-# The modules of `EncoderLayer` in the files of Hugging Face
+# Names of the modules of `EncoderLayer`, and of the same modules in BERT checkpoints of Hugging Face
 _STORED_NAMES = {
     "attention.query": "attention.self.query",
     "attention.key": "attention.self.key",  # without its bias, which does not change attention
@@ -24,7 +24,7 @@ _STORED_NAMES = {
 
 
 class BertReader(Reader):
-    """Frozen BERT encoder, loaded from a folder, with the interface and the states of `Reader.pretrained` in eval mode.
+    """Frozen BERT encoder, loaded from a folder; a `Reader` whose states are those of `Reader.pretrained` in eval mode.
 
     The folder has config.json and model.safetensors of a BERT with absolute positions and GELU.
     """
@@ -32,7 +32,7 @@ class BertReader(Reader):
     def __init__(self, folder: str | Path) -> None:
         config = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
         size, heads, inner = (config[name] for name in ("hidden_size", "num_attention_heads", "intermediate_size"))
-        no_model = nn.Module()  # `Reader` takes a model of Hugging Face, in whose place `forward` uses the layers below
+        no_model = nn.Module()  # a `Reader` has a Hugging Face model; here `forward` uses the layers below instead
         super().__init__(no_model, size, config["max_position_embeddings"], config["type_vocab_size"])
         weights = load_file(Path(folder) / "model.safetensors")
         with torch.device("meta"):  # without initial values, which take time and are replaced below
@@ -41,30 +41,31 @@ class BertReader(Reader):
                 for _ in range(config["num_hidden_layers"])
             )
             self.norm = nn.LayerNorm(size)
-        _assign(self.norm, weights, {"": "embeddings.LayerNorm"})  # "" for the norm itself
+        _assign_weights(self.norm, weights, {"": "embeddings.LayerNorm"})  # "" for the norm itself
         for number, layer in enumerate(self.layers):
-            _assign(layer, weights, {part: f"encoder.layer.{number}.{name}" for part, name in _STORED_NAMES.items()})
+            names = {part: f"encoder.layer.{number}.{name}" for part, name in _STORED_NAMES.items()}
+            _assign_weights(layer, weights, names)
         for module in self.modules():
             if isinstance(module, nn.LayerNorm):
-                module.eps = config["layer_norm_eps"]  # a setting, which is not among the weights
-        self.words = weights["embeddings.word_embeddings.weight"]
-        self.positions = weights["embeddings.position_embeddings.weight"]
-        self.kinds = weights["embeddings.token_type_embeddings.weight"]
+                module.eps = config["layer_norm_eps"]  # not among the weights
+        self.words = weights["embeddings.word_embeddings.weight"]  # [vocabulary, H]
+        self.positions = weights["embeddings.position_embeddings.weight"]  # [maximum length, H]
+        self.kinds = weights["embeddings.token_type_embeddings.weight"]  # of segment types, [types, H]
         self.eval().requires_grad_(False)
 
     def forward(self, ids: Tensor, mask: Tensor, segments: Tensor | None = None) -> Tensor:
-        """Encode ids [B, T] -> [B, T, H], see `Reader`."""
+        """Encode ids [B, T] -> [B, T, H]; mask, True at tokens, [B, T]; segment types [B, T], None for type 0."""
         kinds = self.kinds[0] if segments is None else self.kinds[segments]
-        x = self.norm(self.words[ids] + self.positions[: ids.shape[1]] + kinds)
+        x = self.norm(self.words[ids] + self.positions[: ids.shape[1]] + kinds)                # [B, T, H]
         for layer in self.layers:
             x = layer(x, mask[:, None, None])
         return x
 
 
-def _assign(module: nn.Module, weights: dict[str, Tensor], names: dict[str, str]) -> None:
-    """Set the weights of a module to tensors of a file, without a copy; `names` maps its submodules to names there."""
+def _assign_weights(module: nn.Module, weights: dict[str, Tensor], names: dict[str, str]) -> None:
+    """Make tensors of a file the weights of a module, uncopied; `names` maps each submodule to its name in the file."""
     state = {}
     for name in module.state_dict():
-        part, _, kind = name.rpartition(".")  # submodule, and `weight` or `bias`
+        part, _, kind = name.rpartition(".")  # "attention.query.weight": submodule `attention.query`, kind `weight`
         state[name] = weights[f"{names[part]}.{kind}"]
     module.load_state_dict(state, assign=True)

@@ -6,22 +6,22 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-_LEVELS = 2**16  # 16 random bits are compared with a threshold
+_LEVELS = 2**16  # values of 16 random bits; an element is dropped if its value is below a threshold
 
 
 class Dropout(nn.Dropout):
     """`nn.Dropout` with masks that are fast to draw on a CPU.
 
-    PyTorch's generator of masks (`bernoulli_`) is slow there: with this one a training step of the discourse parser is
-    1.15 times as fast (`experiments/results/attention_dropout.md`). Four elements share one random number of 64 bits.
+    PyTorch's generator of masks (`bernoulli_`) is slow on CPUs: with this one, a training step of the discourse parser
+    is 1.15 times as fast (`experiments/results/attention_dropout.md`). One random number of 64 bits serves 4 elements.
     The probability is rounded to a multiple of 1/65,536 (0.1 becomes 0.100006), and the elements that stay are scaled
-    accordingly. Not for `torch.vmap`.
+    accordingly. It does not work in `torch.vmap`.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return a tensor with elements set to zero at random, the others scaled; [...] -> [...]."""
-        has_fast_mask = x.device.type == "cpu" and not self.inplace and not torch.compiler.is_compiling()
-        if not (self.training and 0 < self.p < 1 and has_fast_mask):
+        """In training, set random elements of a tensor of any shape to zero and scale the others, not in place."""
+        can_use_mask = x.device.type == "cpu" and not self.inplace and not torch.compiler.is_compiling()
+        if not (self.training and 0 < self.p < 1 and can_use_mask):
             return super().forward(x)
         mask = Mask(self.p)
         return x * mask.draw(torch.empty_like(x, requires_grad=False)).mul_(mask.scale)
@@ -35,40 +35,40 @@ class Mask:
     """
 
     def __init__(self, probability: float, seed: int | None = None) -> None:
-        dropped_levels = min(round(probability * _LEVELS), _LEVELS - 1)  # of 65,536; one at least keeps its element
+        dropped_levels = min(round(probability * _LEVELS), _LEVELS - 1)  # not all, which would drop every element
         self.scale = _LEVELS / (_LEVELS - dropped_levels)
-        self.threshold = dropped_levels - _LEVELS // 2  # levels are signed, -32,768 to 32,767
+        self.threshold = dropped_levels - _LEVELS // 2  # `draw` reads levels as int16: -32,768 to 32,767
         self.generator = None if seed is None else torch.Generator().manual_seed(seed)
 
     def draw(self, out: Tensor) -> Tensor:
-        """Fill a tensor on the CPU with the next mask, and return it: [...] -> [...]."""
-        numbers = torch.empty((out.numel() + 3) // 4, dtype=torch.long, device=out.device)  # four levels in each
-        numbers.random_(-(2**63), None, generator=self.generator)  # all 64 bits
+        """Fill a tensor on the CPU, of any shape, with the next mask, and return it."""
+        numbers = torch.empty((out.numel() + 3) // 4, dtype=torch.long, device=out.device)  # of 4 levels each
+        numbers.random_(-(2**63), None, generator=self.generator)  # all 64 bits are random
         levels = numbers.view(torch.int16)[: out.numel()].view(out.shape)
-        return torch.ge(levels, self.threshold, out=out)
+        return torch.ge(levels, self.threshold, out=out)  # 1 (stays) where the level reaches the threshold
 
 
 @contextmanager
 def without_dropout(module: nn.Module) -> Iterator[None]:
     """Disable dropout within a context in which gradients are computed; afterwards the previous modes are restored.
 
-    Modules are set to eval mode, except those that need training mode, which get a dropout of 0: cuDNN computes no
-    gradient of recurrent layers in eval mode, and `transformers` ignores activation checkpointing there.
+    All modules are set to eval mode, except two kinds that need training mode, whose dropout is set to 0: cuDNN has
+    no gradients of recurrent layers in eval mode, and `transformers` does not checkpoint activations in it.
     """
-    modes = [(part, part.training) for part in module.modules()]
-    probabilities = []  # attributes of dropout (`dropout`, `layerdrop`, ...) of the parts that stay in training mode
+    modes = [(layer, layer.training) for layer in module.modules()]
+    probabilities = []  # (layer, attribute, value) of each `dropout`, `layerdrop`, ... of layers left in training mode
     module.eval()
-    for part in module.modules():
-        if isinstance(part, nn.RNNBase) or getattr(part, "gradient_checkpointing", False):
-            part.training = True
-            names = [name for name, value in vars(part).items() if "drop" in name and isinstance(value, float)]
-            probabilities += [(part, name, getattr(part, name)) for name in names]
-    for part, name, _ in probabilities:
-        setattr(part, name, 0.0)
+    for layer in module.modules():
+        if isinstance(layer, nn.RNNBase) or getattr(layer, "gradient_checkpointing", False):
+            layer.training = True
+            names = [name for name, value in vars(layer).items() if "drop" in name and isinstance(value, float)]
+            probabilities += [(layer, name, getattr(layer, name)) for name in names]
+    for layer, name, _ in probabilities:
+        setattr(layer, name, 0.0)
     try:
         yield
     finally:
-        for part, training in modes:
-            part.training = training
-        for part, name, probability in probabilities:
-            setattr(part, name, probability)
+        for layer, training in modes:
+            layer.training = training
+        for layer, name, probability in probabilities:
+            setattr(layer, name, probability)

@@ -15,13 +15,13 @@ _CHUNK = 16_384  # tokens, including padding, of the passages that are encoded t
 
 
 class Passage(NamedTuple):
-    """Part of a document that is encoded at once; tokens outside of `first` to `last` - 1 are context."""
+    """Part of a document that is encoded at once; its tokens before `first` and from `last` on are only context."""
 
     document: int  # index in the batch
-    start: int  # first token
+    start: int  # position of the first token in the document
     size: int  # number of tokens
-    first: int  # first token whose state is used
-    last: int  # end (exclusive) of the tokens whose states are used
+    first: int  # position of the first token whose state is used
+    last: int  # position after the last token whose state is used
 
 
 def windows(lengths: Sequence[int], max_tokens: int) -> list[Passage]:
@@ -29,13 +29,13 @@ def windows(lengths: Sequence[int], max_tokens: int) -> list[Passage]:
     passages = []
     for document, length in enumerate(lengths):
         plan = plan_windows(length, max_tokens)
-        for start, first, last in plan.ranges():  # states from `first` to before `last` are used, others are context
+        for start, first, last in plan.ranges():  # see `Passage`
             passages.append(Passage(document=document, start=start, size=plan.size, first=first, last=last))
     return passages
 
 
 def sections(lengths: Sequence[int], starts: Sequence[Sequence[int]]) -> list[Passage]:
-    """Cut documents at their start positions, for example those of sentences, into passages without overlap."""
+    """Cut documents of `lengths` at `starts` (of each document, such as starts of sentences) into disjoint passages."""
     passages = []
     for document, (length, document_starts) in enumerate(zip(lengths, starts)):
         for start, end in zip(document_starts, [*document_starts[1:], length]):  # each ends where the next one starts
@@ -46,7 +46,7 @@ def sections(lengths: Sequence[int], starts: Sequence[Sequence[int]]) -> list[Pa
 class Reader(nn.Module):
     """Encoder of token ids: a model of Hugging Face or a `ScratchEncoder`, with states of width H = `size`.
 
-    `max_tokens` is its input limit, None for no limit, `segments` the number of segment types.
+    `max_tokens` is its input limit (None for no limit), `segments` the number of segment types, 2 for BERT.
     """
 
     def __init__(self, model: nn.Module, size: int, max_tokens: int | None, segments: int) -> None:
@@ -62,8 +62,8 @@ class Reader(nn.Module):
     ) -> "Reader":
         """Load a pretrained encoder by its Hugging Face name (downloaded if not cached) or folder.
 
-        Dropout of hidden states and of attention weights is as in the checkpoint by default. With `extend` a model with
-        an input limit gets at least that many positions; new ones copy the last one (Liu and Lapata 2019).
+        Dropout of hidden states and of attention weights is as in the checkpoint by default. A model with an
+        input limit gets at least `extend` positions; new ones are copies of the last one (Liu and Lapata 2019).
         """
         from transformers import AutoConfig, AutoModel  # takes seconds to load
         from transformers.utils.logging import disable_progress_bar
@@ -95,14 +95,14 @@ class Reader(nn.Module):
     def from_scratch(
         cls, vocab_size: int, size: int, heads: int, layers: int, dropout: float, segments: int = 2
     ) -> "Reader":
-        """Build a `ScratchEncoder`; arguments as there."""
+        """Build an untrained Transformer encoder for input of any length; arguments as of `ScratchEncoder`."""
         model = ScratchEncoder(vocab_size, size, heads, layers, dropout, segments)
         return cls(model, size, None, segments)
 
     def export(self, folder: Path, tokenizer: Any) -> dict[str, str]:
-        """Write a pretrained encoder and its tokenizer to `folder`/encoder, and return the option that loads it.
+        """Write a pretrained encoder and its tokenizer to `folder`/encoder, and return the option that loads them.
 
-        For an encoder from scratch the result is empty and nothing is written, and likewise for the encoder of an
+        For an encoder from scratch nothing is written and no option returned, and likewise for the encoder of an
         encoder-decoder, which cannot be saved without its decoder.
         """
         if isinstance(self.model, ScratchEncoder) or self.model.config.is_encoder_decoder:
@@ -113,53 +113,54 @@ class Reader(nn.Module):
         return {"encoder.checkpoint": "encoder"}
 
     def forward(self, ids: Tensor, mask: Tensor, segments: Tensor | None = None) -> Tensor:
-        """Encode ids [B, T] -> [B, T, H]; the mask is True at tokens, segments are 0 or 1, which a model may ignore."""
+        """Encode ids [B, T] -> [B, T, H]; the mask is True at tokens; segments, 0 or 1, are ignored by some models."""
         if isinstance(self.model, ScratchEncoder):
             return self.model(ids, mask, segments)
         has_segments = segments is not None and self.segments > 1  # RoBERTa, for example, has one type for all tokens
-        kinds = {"token_type_ids": segments} if has_segments else {}
+        type_ids = {"token_type_ids": segments} if has_segments else {}
         from lightning_modules.networks.pretrained_attention import prepared_mask  # transformers takes seconds to load
 
         mask = prepared_mask(self.model.config, mask, ids.shape[1], self.model.dtype)
-        return self.model(input_ids=ids, attention_mask=mask, **kinds).last_hidden_state
+        return self.model(input_ids=ids, attention_mask=mask, **type_ids).last_hidden_state
 
     def encode_passages(
         self, ids: Tensor, passages: Sequence[Passage], segments: Tensor | None = None, chunk: int = _CHUNK
     ) -> Tensor:
-        """Encode documents passage by passage: ids [B, T] -> [B, T, H], zeros at tokens of no passage.
+        """Encode documents passage by passage: ids [B, T] -> [B, T, H], zero at tokens whose state no passage gives.
 
-        A token's state is from one passage at most. Up to `chunk` tokens with padding, or one passage, are one batch.
+        At most one passage gives the state of a token. Passages are encoded in batches of at most `chunk` tokens,
+        padding included; a longer passage is a batch by itself.
         """
         B, T = ids.shape
         flat_ids = ids.flatten()                                                             # [B T]
         flat_segments = None if segments is None else segments.flatten()
-        parts, positions = [], []
-        for group in _chunks(passages, chunk):
+        vectors, positions = [], []  # used states, and their positions in [B T]
+        for group in _group_by_size(passages, chunk):
             width = max(passage.size for passage in group)
-            document, start, size, first, last = torch.tensor(group).unsqueeze(-1).unbind(1)  # N passages: [N, 1], CPU
+            document, start, size, first, last = torch.tensor(group).unsqueeze(-1).unbind(1)  # of N passages, [N, 1]
             offsets = torch.arange(width)                                                    # [P]
             mask = (offsets < size).to(ids.device, non_blocking=True)                        # [N, P]
-            # flat position in [B T] of each token; padding of a passage reads any token, which the mask hides
+            # position of each token in [B T]; where a passage is padded this is any token, which the mask hides
             index = (document * T + start + offsets).clamp_max(B * T - 1).to(ids.device, non_blocking=True)  # [N, P]
             group_segments = None if flat_segments is None else flat_segments[index]
             states = self(flat_ids[index], mask, group_segments)                             # [N, P, H]
             # keep the states of the tokens from `first` to before `last`
             used = (start + offsets >= first) & (start + offsets < last)                     # [N, P]
-            # [M], computed on the CPU, because `nonzero` on a GPU waits for the number of results
+            # computed on the CPU, because the program would wait for `nonzero` on a GPU: M used tokens, [M]
             used_index = used.flatten().nonzero().squeeze(1).to(ids.device, non_blocking=True)
-            parts.append(states.flatten(0, 1)[used_index])
+            vectors.append(states.flatten(0, 1)[used_index])                                 # [M, H]
             positions.append(index.flatten()[used_index])
-        if not parts:
+        if not vectors:
             return torch.zeros(B, T, self.size, device=ids.device)
-        vectors = torch.cat(parts)
-        return vectors.new_zeros(B * T, self.size).index_copy(0, torch.cat(positions), vectors).view(B, T, -1)
+        joined = torch.cat(vectors)
+        return joined.new_zeros(B * T, self.size).index_copy(0, torch.cat(positions), joined).view(B, T, -1)
 
 
-def _chunks(passages: Sequence[Passage], max_tokens: int) -> list[list[Passage]]:
-    """Group passages of similar size into chunks of at most `max_tokens` tokens, padding included, or a longer one."""
+def _group_by_size(passages: Sequence[Passage], max_tokens: int) -> list[list[Passage]]:
+    """Group passages of similar size; a group has up to `max_tokens` tokens with padding, or is one longer passage."""
     groups: list[list[Passage]] = []
     for passage in sorted(passages, key=lambda passage: -passage.size):
-        if groups and (len(groups[-1]) + 1) * groups[-1][0].size <= max_tokens:  # all are padded to the first, longest
+        if groups and (len(groups[-1]) + 1) * groups[-1][0].size <= max_tokens:  # padded to the first, the longest
             groups[-1].append(passage)
         else:
             groups.append([passage])
@@ -167,7 +168,7 @@ def _chunks(passages: Sequence[Passage], max_tokens: int) -> list[list[Passage]]
 
 
 def extend_positions(model: nn.Module, additional: int) -> None:
-    """Add learned positions to a Hugging Face model, each a copy of the last one; a `ValueError` if it has none."""
+    """Add learned positions to a Hugging Face model, as copies of its last one; a `ValueError` if it has none."""
     candidates = (module for module in model.modules() if hasattr(module, "position_embeddings"))
     module = next((module for module in candidates if isinstance(module.position_embeddings, nn.Embedding)), None)
     if module is None:
@@ -175,8 +176,7 @@ def extend_positions(model: nn.Module, additional: int) -> None:
         raise ValueError(f"{name} has no table of positions to extend; set model.encoder.long_input to windows")
     table = module.position_embeddings
     weight = torch.cat([table.weight.data, table.weight.data[-1:].repeat(additional, 1)])    # [positions, H]
-    padding = table.padding_idx
-    module.position_embeddings = nn.Embedding.from_pretrained(weight, freeze=False, padding_idx=padding)
+    module.position_embeddings = nn.Embedding.from_pretrained(weight, freeze=False, padding_idx=table.padding_idx)
     model.config.max_position_embeddings = len(weight)
     # models store default position and segment ids as buffers, which have to be as long as the table
     for name, buffer in dict(module.named_buffers(recurse=False)).items():
@@ -189,21 +189,21 @@ def extend_positions(model: nn.Module, additional: int) -> None:
 class ScratchEncoder(nn.Module):
     """Transformer encoder with sinusoidal positions, for input of any length, with `kinds` segment types.
 
-    Dropout is on embeddings and in all layers, whose inner width is 4 H.
+    States have width H = `size`, feed-forward networks 4 H inside. Dropout is on embeddings and in all layers.
     """
 
     def __init__(self, vocab_size: int, size: int, heads: int, layers: int, dropout: float, kinds: int = 2) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocab_size, size)
         self.kinds = nn.Embedding(kinds, size)
-        nn.init.normal_(self.embedding.weight, std=size**-0.5)  # `forward` multiplies by sqrt(H), to variance 1
-        nn.init.normal_(self.kinds.weight, std=size**-0.5)  # not multiplied, so smaller than words
+        nn.init.normal_(self.embedding.weight, std=size**-0.5)  # `forward` multiplies it by sqrt(H): variance 1
+        nn.init.normal_(self.kinds.weight, std=size**-0.5)  # not multiplied, so smaller than word vectors
         self.dropout = Dropout(dropout)
         self.layers = nn.ModuleList(EncoderLayer(size, heads, 4 * size, dropout) for _ in range(layers))
         self.norm = nn.LayerNorm(size)
 
     def forward(self, ids: Tensor, mask: Tensor, segments: Tensor | None = None) -> Tensor:
-        """Encode ids [B, T] -> [B, T, H]; mask is True at tokens, segments are 0 or 1."""
+        """Encode ids [B, T] -> [B, T, H]; the mask is True at tokens; `segments` are segment types [B, T]."""
         embedded_segments = self.kinds.weight[0] if segments is None else self.kinds(segments)  # None: all of type 0
         x = self.embedding(ids) * self.embedding.embedding_dim**0.5 + embedded_segments  # scaled as by Vaswani et al.
         x = self.dropout(x + sinusoidal(ids.shape[1], x.shape[-1], ids.device).to(x.dtype))  # [B, T, H]
@@ -214,12 +214,12 @@ class ScratchEncoder(nn.Module):
 
 
 def attention_mask(mask: Tensor) -> Tensor:
-    """Return a mask of attention, [B, T] -> [B, 1, 1, T], True at the first position of documents without tokens."""
+    """Return a mask for attention: [B, T] -> [B, 1, 1, T]; one True if there are no tokens, as softmax needs it."""
     return ensure_nonempty(mask)[:, None, None]
 
 
 def encode_documents(reader: Reader, tokens: Tensor, lengths: Tensor, segments: Tensor | None) -> Tensor:
-    """Encode documents, in windows if one is long: ids [B, T], lengths [B] on the CPU, segments 0 or 1 -> [B, T, H]."""
+    """Encode documents, in windows if one is too long: ids [B, T], lengths [B] (CPU), segments 0, 1 -> [B, T, H]."""
     if reader.max_tokens is not None and tokens.shape[1] > reader.max_tokens:
         return reader.encode_passages(tokens, windows(lengths.tolist(), reader.max_tokens), segments)
     mask = (torch.arange(tokens.shape[1]) < lengths[:, None]).to(tokens.device, non_blocking=True)

@@ -15,15 +15,15 @@ from lightning_modules.networks import pretrained_attention
 from lightning_modules.networks.output_layer import upcast_half
 
 State = dict[str, Tensor]
-_OPENED = ("bart", "led")  # families whose tokenizers put `<s>` before summaries, too, after the decoder's first symbol
+_WITH_PREFIX = ("bart", "led")  # families whose decoder reads two symbols before the summary: `</s>` and `<s>`
 
 
 class PretrainedEncoderDecoder(nn.Module):
     """PEGASUS, BART, T5 or another sequence-to-sequence model, decoded by the suite's beam search.
 
     The parameters keep their names in `model`, so that released checkpoints load unchanged and `model.save_pretrained`
-    writes a standard checkpoint. The decoder reads `prefix_length` symbols before `start`, by default 1 for BART and
-    LED, else 0.
+    writes a standard checkpoint. The decoder reads `prefix_length` symbols before `start`: by default 1 for BART and
+    LED (`</s>` before `<s>`), else 0.
     """
 
     def __init__(self, model: PreTrainedModel, prefix_length: int | None = None) -> None:
@@ -34,11 +34,11 @@ class PretrainedEncoderDecoder(nn.Module):
         pretrained_attention.use_dropout_attention(model)  # faster with dropout on a CPU
         self.model = model
         self.shares_documents = pretrained_attention.share_documents(model)  # K inputs read one document, not K copies
-        self.prefix_length = int(config.model_type in _OPENED) if prefix_length is None else prefix_length
+        self.prefix_length = int(config.model_type in _WITH_PREFIX) if prefix_length is None else prefix_length
 
     @property
     def start(self) -> int:
-        """Token that decoding starts with; with a prefix it follows the config's `decoder_start_token_id`."""
+        """Token that decoding starts with, after the prefix (`decoder_start_token_id`) if the model has one."""
         config = self.model.config
         return config.bos_token_id if self.prefix_length else config.decoder_start_token_id
 
@@ -50,24 +50,24 @@ class PretrainedEncoderDecoder(nn.Module):
         return next((limit for limit in limits if limit), None)
 
     def encode(self, source: Tensor, mask: Tensor) -> Tensor:
-        """Return states of documents, ids and mask [B, S] -> [B, S, D]; a `ValueError` if longer than the positions."""
+        """Encode documents: ids and mask [B, S] -> [B, S, D]; a `ValueError` if S is above the model's input limit."""
         if self.max_positions is not None and source.shape[1] > self.max_positions:  # None: relative, as in T5
             limit = f"{self.max_positions} positions in the model: lower max_source"
             raise ValueError(f"a document of {source.shape[1]} tokens, {limit}")
-        if self.model.config.model_type == "led":  # whose authors let the first token attend to all others
+        if self.model.config.model_type == "led":  # as in its paper, the first token attends to all
             is_first = torch.arange(source.shape[1], device=source.device).eq(0).long().expand_as(source)
             encoder = self.model.get_encoder()
             return encoder(source, attention_mask=mask.long(), global_attention_mask=is_first).last_hidden_state
         mask = pretrained_attention.prepared_mask(self.model.config, mask, source.shape[1], self.model.dtype)
         return self.model.get_encoder()(input_ids=source, attention_mask=mask).last_hidden_state
 
-    def _of_each_input(self, documents: Tensor, count: int) -> Tensor:
-        """Repeat a tensor [B, ...] for `count` decoder inputs of each document where these cannot share it."""
+    def _repeat_unless_shared(self, documents: Tensor, count: int) -> Tensor:
+        """Repeat a tensor [B, ...] for `count` decoder inputs of each document, unless the model lets them share it."""
         return documents if self.shares_documents else documents.repeat_interleave(count, 0)
 
     def _run(self, states: Tensor, mask: Tensor, inputs: Tensor, past: EncoderDecoderCache | None, use_cache: bool):
-        """Run the decoder over inputs [B K, T] after `past`; states [B K, S, D], if shared [B, S, D], mask [B, S]."""
-        mask = self._of_each_input(mask, len(inputs) // len(mask))
+        """Run the decoder over inputs [B K, T] after `past`; states [B K, S, D], or shared [B, S, D]; mask [B, S]."""
+        mask = self._repeat_unless_shared(mask, len(inputs) // len(mask))
         mask = pretrained_attention.prepared_mask(self.model.config, mask, inputs.shape[1], states.dtype)
         causal = None  # with a cache, the model makes the causal mask itself
         if past is None and not use_cache:
@@ -78,27 +78,27 @@ class PretrainedEncoderDecoder(nn.Module):
         )  # fmt: skip
 
     def _logits(self, states: Tensor, mask: Tensor, inputs: Tensor) -> Tensor:
-        """Return the logits of all decoder inputs [B, K, T], or [B, T] for K = 1, flat: [B K T, V]."""
+        """Return the logits after all decoder inputs [B, K, T], or [B, T] if K = 1, flattened to [B K T, V]."""
         inputs = inputs.flatten(0, -2)                                                       # [B K, T]
-        states = self._of_each_input(states, len(inputs) // len(states))
+        states = self._repeat_unless_shared(states, len(inputs) // len(states))
         inputs = F.pad(inputs, (self.prefix_length, 0), value=self.model.config.decoder_start_token_id)
         return self._run(states, mask, inputs, past=None, use_cache=False).logits[:, self.prefix_length :].flatten(0, 1)
 
     def log_probs(
         self, states: Tensor, mask: Tensor, inputs: Tensor, target: Tensor, rows: Tensor, words: int
     ) -> tuple[Tensor, Tensor]:
-        """Return log P of targets, and its mean over the vocabulary, see `EncoderDecoder.log_probs`."""
-        logits = self._logits(states, mask, inputs)[rows, :words]
+        """Return log P of targets at the N flat positions `rows`, and its mean over the vocabulary, [N] each."""
+        logits = self._logits(states, mask, inputs)[rows, :words]  # words: size V of the tokenizer's vocabulary
         log_probs = upcast_half(logits).log_softmax(-1)                                  # [N, V]
         return log_probs.gather(1, target.flatten()[rows].unsqueeze(1)).squeeze(1), log_probs.mean(1)
 
     def distribution(self, states: Tensor, mask: Tensor, inputs: Tensor, words: int) -> Callable[[Tensor], Tensor]:
-        """Return a function from flat positions to log P of every token, see `EncoderDecoder.distribution`."""
+        """Return a function from positions in flattened inputs [B K T] to log P of all tokens, [n] -> [n, words]."""
         logits = self._logits(states, mask, inputs)[:, :words]
         return lambda rows: upcast_half(logits[rows]).log_softmax(-1)
 
     def begin(self, states: Tensor, mask: Tensor) -> tuple[State, State]:
-        """Return the initial state and the memory of decoding, see `EncoderDecoder.begin`."""
+        """Return the state (keys and values of the decoder) and memory (those of documents, and mask) of decoding."""
         first = torch.full_like(mask[:, :1], self.model.config.decoder_start_token_id, dtype=torch.long)  # [B, 1]
         # one step fills the cache with the keys and values of the documents, and of the first symbol
         cache = self._run(states, mask, first, past=None, use_cache=True).past_key_values
@@ -113,11 +113,11 @@ class PretrainedEncoderDecoder(nn.Module):
         return state, memory
 
     def stepper(self, words: int):
-        """Return the step function of decoding over the first `words` ids, the tokenizer's, see `beam_search.Step`."""
+        """Return the step function of beam search (`beam_search.Step`), with the first `words` tokens as vocabulary."""
 
         def step(tokens: Tensor, state: State, memory: State, count: int | None):
             logits, state = self.step(tokens, state, memory)
-            # ids None: the candidates are all words, whatever `count` asks for; log P in float32
+            # ids None: candidates are all tokens in order, not only the best `count`; log P at least in float32
             return None, upcast_half(logits[..., :words]).log_softmax(-1), state
 
         return step
@@ -125,13 +125,13 @@ class PretrainedEncoderDecoder(nn.Module):
     def step(self, tokens: Tensor, state: State, memory: State) -> tuple[Tensor, State]:
         """Decode one position of K hypotheses of each document: ids [B, K] -> logits [B, K, V], and the next state."""
         B, K = tokens.shape
-        hypotheses = _cache({name: tensor.flatten(0, 1) for name, tensor in state.items()})  # [B K, N, t, D / N] each
-        mask = memory["mask"]  # [B, S]; the documents below are repeated K times if hypotheses cannot share them
-        documents = {name: self._of_each_input(tensor, K) for name, tensor in memory.items() if name != "mask"}
-        # only the shape of the encoder states is read, as their keys and values are cached: one zero, expanded
+        hypotheses = _cache_of({name: tensor.flatten(0, 1) for name, tensor in state.items()})  # [B K, N, t, D / N]
+        mask = memory["mask"]                                                                # [B, S]
+        documents = {name: self._repeat_unless_shared(tensor, K) for name, tensor in memory.items() if name != "mask"}
+        # the model reads only the shape of the encoder states, as their keys and values are cached: expand one zero
         states = documents["keys0"].new_zeros(1, 1, 1)
         states = states.expand(len(documents["keys0"]), mask.shape[1], self.model.get_encoder().config.hidden_size)
-        cache = EncoderDecoderCache(hypotheses, _cache(documents))
+        cache = EncoderDecoderCache(hypotheses, _cache_of(documents))
         outputs = self._run(states, mask, tokens.flatten().unsqueeze(1), past=cache, use_cache=True)
         next_state: State = {}
         for number, layer in enumerate(outputs.past_key_values.self_attention_cache.layers):
@@ -140,10 +140,10 @@ class PretrainedEncoderDecoder(nn.Module):
         return outputs.logits.view(B, K, -1), next_state
 
 
-def _cache(tensors: State) -> DynamicCache:
-    """Return a cache of the tensors `keys<layer>`, `values<layer>` themselves, which the method `update` would copy."""
+def _cache_of(tensors: State) -> DynamicCache:
+    """Return a cache of the tensors `keys0`, `values0`, `keys1`, ... themselves; its `update` would copy them."""
     cache = DynamicCache()
-    for number in range(len(tensors) // 2):
+    for number in range(len(tensors) // 2):  # keys and values of each layer
         layer = DynamicLayer()
         keys, values = tensors[f"keys{number}"], tensors[f"values{number}"]
         layer.lazy_initialization(keys, values)
@@ -154,8 +154,8 @@ def _cache(tensors: State) -> DynamicCache:
 
 
 def save_pretrained(folder: Path, model: PreTrainedModel, tokenizer: Any) -> None:
-    """Save a model and its tokenizer (with `backend`, `start`, `pad`, `stop`) in the format of Hugging Face."""
+    """Save a model and the suite's tokenizer (its `backend` is of the package tokenizers) as Hugging Face does."""
     model.save_pretrained(folder)
     ids = {"bos_token": tokenizer.start, "pad_token": tokenizer.pad, "eos_token": tokenizer.stop}
-    symbols = {name: tokenizer.backend.id_to_token(number) for name, number in ids.items()}
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend, **symbols).save_pretrained(folder)  # a deep copy of it
+    symbols = {name: tokenizer.backend.id_to_token(token_id) for name, token_id in ids.items()}
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend, **symbols).save_pretrained(folder)

@@ -25,7 +25,7 @@ class Windows(NamedTuple):
     window: Tensor  # index of the window that gives the vector of each token, [T]
 
     def ranges(self) -> list[tuple[int, int, int]]:
-        """Return (start, begin, end) of each window: its first token, and the range of tokens that it gives vectors."""
+        """Return (start, begin, end) of each window: its first token, and the range of tokens that take vectors from it."""
         counts = torch.bincount(self.window, minlength=len(self.starts))  # consecutive tokens share a window
         ends = counts.cumsum(0)
         return list(zip(self.starts.tolist(), (ends - counts).tolist(), ends.tolist()))
@@ -40,19 +40,19 @@ def plan_windows(length: int, size: int) -> Windows:
     if size < 1:
         raise ValueError(f"a window must hold at least one token, got {size}")
     size = min(size, length)
-    last = length - size
-    starts = torch.arange(0, last, max(1, size // 2))  # windows of one token do not overlap
-    starts = torch.cat([starts, torch.tensor([last])]) if length else starts                 # [W], none if empty
-    # borders lie halfway between the centers of neighbors; on a tie, -0.25 prefers the earlier window
+    last_start = length - size
+    starts = torch.arange(0, last_start, max(1, size // 2))  # windows of one token do not overlap
+    starts = torch.cat([starts, torch.tensor([last_start])]) if length else starts           # [W], none if empty
+    # halfway between the centers of neighbors, start + (size - 1) / 2; plus 0.25, so a tie goes to the earlier window
     borders = (starts[:-1] + starts[1:] + size) / 2 - 0.25                                   # [W - 1]
     return Windows(starts, size, window=torch.searchsorted(borders, torch.arange(length).float()))  # of each token
 
 
 def plan_disjoint_windows(length: int, size: int) -> Windows:
-    """Plan windows for training; the first gives vectors to a random number of its tokens, above half, others to all.
+    """Plan windows for training, disjoint except for the first, which gives vectors to a random number of its tokens.
 
-    They take about half the computation of `plan_windows`. Tokens near a boundary have context on one side alone.
-    Since the first boundary is random and moves all others, these are different tokens in every epoch.
+    That number is above half; the other windows give vectors to all their tokens. They take about half the computation
+    of `plan_windows`. Tokens near a boundary have context on one side only, but the random first boundary moves all.
     """
     if length <= size:
         return plan_windows(length, size)  # a single window
@@ -84,7 +84,7 @@ class WindowedEncoder(nn.Module):
         return plan_windows(length, self.max_tokens)
 
     def forward(self, documents: Sequence[Tensor]) -> list[Tensor]:
-        """Encode documents of any length: token ids [T] or features of words [T, F] -> token vectors [T, D] of each."""
+        """Encode documents of any length, each token ids [T] or F features per word [T, F] -> token vectors [T, D]."""
         plans = [self.plan(len(document)) for document in documents]
         windows = []
         for document, plan in zip(documents, plans):
@@ -96,11 +96,11 @@ class WindowedEncoder(nn.Module):
             indices = order[start : start + self.batch_size]
             for i, vectors in zip(indices, self.encode([windows[i] for i in indices])):
                 encoded[i] = vectors
-        results, remaining = [], iter(encoded)
+        results, remaining = [], iter(encoded)  # `remaining` gives the windows in order, document by document
         for document, plan in zip(documents, plans):
-            # the window from `start` on gives the tokens from `begin` to before `end` of the document their vectors
-            parts = [next(remaining)[begin - start : end - start] for start, begin, end in plan.ranges()]
-            results.append(torch.cat(parts) if parts else torch.zeros(0, self.size, device=document.device))
+            # of the window that starts at `start`, take the vectors of the document's tokens `begin` to `end` - 1
+            vectors = [next(remaining)[begin - start : end - start] for start, begin, end in plan.ranges()]
+            results.append(torch.cat(vectors) if vectors else torch.zeros(0, self.size, device=document.device))
         return results
 
 
@@ -154,7 +154,7 @@ class TextEncoder(WindowedEncoder):
     def pretrained(cls, name: str, special: tuple[Sequence[int], Sequence[int]], **options) -> Self:
         """Load an encoder by its Hugging Face name (downloaded if not cached) or from a folder.
 
-        `special` and `options` are arguments of the class. Of an encoder-decoder only the encoder is taken.
+        `special` and `options` are arguments of the class. Of an encoder-decoder, only the encoder is used.
         """
         from transformers import AutoModel  # takes seconds to load
         from transformers.utils.logging import disable_progress_bar
@@ -172,7 +172,7 @@ class TextEncoder(WindowedEncoder):
         self.model.requires_grad_(False).eval()
 
     def freeze_lowest(self, count: int) -> None:
-        """Freeze the lowest `count` layers and what is outside layers, such as embeddings; train the higher layers."""
+        """Freeze the lowest `count` layers and weights outside layers, such as embeddings; train the other layers."""
         num_layers = self.model.config.num_hidden_layers
         if not 0 < count <= num_layers:
             raise ValueError(f"the encoder has {num_layers} layers; {count} cannot be frozen")
@@ -203,7 +203,7 @@ class TextEncoder(WindowedEncoder):
         return self
 
     def encode(self, windows: list[Tensor]) -> list[Tensor]:
-        """Return the token vectors of each of W windows, without special tokens: [T] -> [T, D], D of all `layers`."""
+        """Return the token vectors of each of W windows, without special tokens: [T] -> [T, D], of all layers."""
         prefix, suffix = (windows[0].new_tensor(ids) for ids in self.special)
         inputs = [torch.cat([prefix, window, suffix]) for window in windows]
         ids = pad_sequence(inputs, batch_first=True, padding_value=self.pad_id)              # [W, maximum length]
@@ -213,7 +213,7 @@ class TextEncoder(WindowedEncoder):
             states = self.model(input_ids=ids, attention_mask=mask.long(), output_hidden_states=True).hidden_states
         vectors = torch.cat([states[layer] for layer in self.layers], -1)                    # [W, maximum length, D]
         first = len(prefix)  # position of the first token of the document
-        return [states[first : first + len(window)] for states, window in zip(vectors, windows)]
+        return [padded[first : first + len(window)] for padded, window in zip(vectors, windows)]
 
 
 def max_positions(config) -> int | None:
@@ -221,7 +221,7 @@ def max_positions(config) -> int | None:
     limit = getattr(config, "max_position_embeddings", None)  # T5 has none
     if limit is None or limit < 0:  # XLNet has -1
         return None
-    offset = config.pad_token_id + 1 if config.model_type in _OFFSET_POSITIONS else 0
+    offset = config.pad_token_id + 1 if config.model_type in _OFFSET_POSITIONS else 0  # of the first position id
     return limit - offset
 
 
@@ -260,7 +260,7 @@ class SmallEncoder(WindowedEncoder):
         self.lstm = nn.LSTM(total_width, hidden_size, batch_first=True, bidirectional=True)
 
     def embed(self, features: Tensor) -> Tensor:
-        """Return word vectors without context: nonnegative hashes of features, [..., F] -> [..., E]."""
+        """Return word vectors without context: nonnegative hashes of F features -> width E of all groups, [..., E]."""
         vectors = []
         for table, group in zip(self.tables, features.split(self.counts, -1)):
             buckets = group % len(table.weight)                                              # [..., F of the group]
@@ -268,11 +268,11 @@ class SmallEncoder(WindowedEncoder):
         return torch.cat(vectors, -1)
 
     def encode(self, windows: list[Tensor]) -> list[Tensor]:
-        """Return the word vectors of each of W windows: [T, F] -> [T, D]."""
+        """Return the word vectors of each of W windows: [T, F] hashes of features -> [T, D]."""
         lengths = torch.tensor([len(window) for window in windows])                          # [W], on the CPU
-        words = self.embed(pad_sequence(windows, batch_first=True))  # padding is ignored below: [W, T, E]
+        words = self.embed(pad_sequence(windows, batch_first=True))  # `lengths` exclude padding: [W, T, E]
         if self.training and self.word_dropout:
             is_kept = torch.rand(words.shape[:2], device=words.device) >= self.word_dropout  # [W, T]
             words = words * is_kept.unsqueeze(-1)
         states = bidirectional(self.lstm, self.dropout(words), lengths).states               # [W, T, D]
-        return [vectors[: len(window)] for vectors, window in zip(self.dropout(states), windows)]
+        return [padded[: len(window)] for padded, window in zip(self.dropout(states), windows)]

@@ -42,7 +42,7 @@ def sinusoidal(length: int, size: int, device: torch.device | None = None, start
 
 
 def ensure_nonempty(mask: Tensor) -> Tensor:
-    """Return a copy with True at the first position of all-False rows, so that every softmax is defined, [..., T]."""
+    """Return a copy of a mask [..., T], True at the first position of all-False rows, so that softmax is defined."""
     nonempty = mask.clone()
     nonempty[..., :1] |= ~mask.any(-1, keepdim=True)
     return nonempty
@@ -104,7 +104,7 @@ class MultiHeadAttention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Position-wise feed-forward network, W_2 dropout(act(W_1 x)) (section 3.3), of width `hidden_size` inside."""
+    """Position-wise feed-forward network, W_2 dropout(act(W_1 x)) + biases, of width `hidden_size` inside."""
 
     def __init__(self, size: int, hidden_size: int, dropout: float = 0.0, activation: Activation = "relu") -> None:
         super().__init__()
@@ -122,7 +122,7 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """Residual connection: x + f(LayerNorm(x)) (`pre`), or LayerNorm(x + f(x)) (`post`, as in the paper).
+    """Residual connection: x + f(LayerNorm(x)) (`pre`), or LayerNorm(x + f(x)) (`post`, as in Vaswani et al. 2017).
 
     Dropout is on the output of f. A stack of `pre` layers needs a final normalization.
     """
@@ -146,7 +146,7 @@ class EncoderLayer(nn.Module):
     """Self-attention and feed-forward network, each with a residual connection.
 
     Vectors have D = `size` elements, attention N `heads`, and the feed-forward network the width `feed_forward` inside;
-    `norm` is that of `Residual`. Dropout is on attention weights, inside the feed-forward network, and on both outputs.
+    `norm`: see `Residual`. Dropout is on attention weights, inside the feed-forward network, and on both outputs.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class DecoderLayer(nn.Module):
     """Causal self-attention, cross-attention to the encoder output, and feed-forward network.
 
     `cross_attention` replaces multi-head cross-attention; it is called with x [B, T, D], memory and its mask. Other
-    arguments are those of `EncoderLayer`.
+    arguments are as of `EncoderLayer`.
     """
 
     def __init__(
@@ -196,13 +196,14 @@ class DecoderLayer(nn.Module):
         self.around_feed_forward = Residual(size, dropout, norm)
 
     def _cross_and_feed_forward(self, x: Tensor, memory: Tensor | KeyValues, mask: Tensor | None) -> Tensor:
+        """Run what follows self-attention, [B, T, D] -> [B, T, D]."""
         x = self.around_cross(x, lambda y: self.cross_attention(y, memory, mask))
         return self.around_feed_forward(x, self.feed_forward)
 
     def forward(self, x: Tensor, memory: Tensor | KeyValues, memory_mask: Tensor | None = None) -> Tensor:
         """Run all target positions of x in parallel: [B, T, D], or [B, K, T, D] for K targets of each document.
 
-        Memory, [B, S, D] or its keys and values, is not repeated; its mask, True at tokens, is [B, N or 1, 1, S].
+        `memory`, [B, S, D] or its keys and values, is not repeated for K targets; its mask is [B, N or 1, 1, S].
         """
         targets = x.flatten(0, -3)                                                           # [B K, T, D]
         targets = self.around_attention(targets, lambda y: self.attention(y, y, causal=True))
@@ -212,18 +213,19 @@ class DecoderLayer(nn.Module):
     def step(
         self, x: Tensor, past: KeyValues, memory: KeyValues, memory_mask: Tensor | None = None
     ) -> tuple[Tensor, KeyValues]:
-        """Run one position of K hypotheses of each document, x [B, K, D]; keys of documents are not repeated.
+        """Run one position of K hypotheses of each of B documents, x [B, K, D], after t positions.
 
-        Returns the output [B, K, D], and the keys and values of t + 1 positions for the next step. The keys and values
-        `past` of previous positions are [B, K, N, t, D / N], `memory` is [B, N, S, D / N], its mask [B, N or 1, 1, S].
+        `past` are keys and values of those positions, [B, K, N, t, D / N], `memory` of the documents, [B, N, S, D / N],
+        with mask [B, N or 1, 1, S]. Returns the output [B, K, D], and keys and values of t + 1 positions.
         """
-        extended: list[KeyValues] = []  # filled by `attend`, as a residual branch returns its output alone
+        extended: list[KeyValues] = []  # filled by `attend`, because a residual branch returns only its output
 
         def attend(y: Tensor) -> Tensor:
             current = self.attention.project(y.unsqueeze(-2))                                # [B, K, N, 1, D / N]
             # previous keys and values take the dtype of the new ones: half precision under autocast
-            extended.append(KeyValues(*(torch.cat([old.to(new), new], -2) for old, new in zip(past, current))))
-            memory = KeyValues(*(tensor.flatten(0, 1) for tensor in extended[0]))  # of targets, [B K, N, t + 1, D / N]
-            return self.attention(y.flatten(0, 1).unsqueeze(1), memory).view_as(y)
+            keys, values = (torch.cat([old.to(new), new], -2) for old, new in zip(past, current))
+            extended.append(KeyValues(keys, values))                                         # [B, K, N, t + 1, D / N]
+            all_positions = KeyValues(keys.flatten(0, 1), values.flatten(0, 1))              # [B K, N, t + 1, D / N]
+            return self.attention(y.flatten(0, 1).unsqueeze(1), all_positions).view_as(y)
 
         return self._cross_and_feed_forward(self.around_attention(x, attend), memory, memory_mask), extended[0]
