@@ -31,8 +31,8 @@ SCORES = ("loss", *ROUGE_VARIANTS, "length", "repeated_trigrams")  # what a vali
 class Samples(NamedTuple):
     """Generated token ids that `Generative.log_probs` rescores."""
 
-    tokens: Tensor  # [B, K, T], end symbol included, padded
-    lengths: Tensor  # tokens of each, end symbol included, [B, K]
+    tokens: Tensor  # ids of K summaries of each document, end symbol included, padded, [B, K, T]
+    lengths: Tensor  # tokens of each summary, end symbol included, [B, K]
 
 
 class Generative(Protocol):
@@ -57,9 +57,9 @@ class Generative(Protocol):
     def log_probs(self, batch: Batch, samples: Samples, options: DecodingOptions | None = None) -> Tensor:
         """Return the log-probabilities of samples in one teacher-forced pass, [B, K, T], with gradient.
 
-        Without options they are those of the model. With options they are those of the distribution that `sample` draws
+        Without options they are log-probabilities of the model, with options of the distribution that `sample` draws
         from: with temperature, and renormalized over the tokens that are not forbidden. The step of the end symbol is
-        included; values after `lengths` are 0. It works in train and eval mode for any K and T, and logs nothing.
+        included; values after `lengths` are 0. The method works in both modes for any K and T, and logs nothing.
         """
 
     def texts(self, batch: Batch, samples: Samples) -> list[list[str]]:
@@ -69,11 +69,11 @@ class Generative(Protocol):
         """
 
     def source_ids(self, batch: Batch) -> Tensor:
-        """Return the documents as ids that `texts` can decode, padded, [B, S]; for rewards that read the source."""
+        """Return the documents as padded ids that `texts` can decode, [B, S], for rewards that read the source."""
 
 
 def weighted_sum(terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
-    """Return sum_k weights[k] terms[k]; a term without a weight counts once. `ValueError` if there are no terms."""
+    """Return sum_k weights[k] terms[k]; a term without a weight has weight 1. `ValueError` if there are no terms."""
     if not terms:
         raise ValueError("a loss needs at least one term")
     return sum(weights.get(name, 1.0) * term for name, term in terms.items())
@@ -99,17 +99,17 @@ class Summarizer(LightningModule, ABC):
 
     def __init__(self, vocab_size: int, decoding: DecodingOptions | None, val_summaries: int = 256) -> None:
         super().__init__()
-        if decoding is None:  # null in a config
+        if decoding is None:  # null in a config: the default of the class
             decoding = inspect.signature(type(self)).parameters["decoding"].default or DecodingOptions()
         self.vocab_size = vocab_size
         self.decoding = decoding
         self.val_summaries = val_summaries
         self.loss_weights: dict[str, float] = {}  # by the names of loss terms; 1 for a term without an entry
-        self.step_values: dict[str, Tensor | float] = {}  # what a training step logs besides its loss terms
+        self.step_values: dict[str, Tensor | float] = {}  # what a training step logs besides loss terms, by name
         self.extra_terms: dict[str, Callable[[Any, Batch], Tensor]] = {}  # further loss terms, of model and batch
         self.model_loss_weight = 1.0  # weight of the sum of `loss_terms` in training, beside `extra_terms`
         self.tokenizer: Any = None  # set from the DataModule in `setup`
-        self.language = ""  # no language yet, so that the next line creates the ROUGE metrics
+        self.language = ""  # none yet, so that the next line creates the ROUGE metrics
         self.set_language("en")
         self._summarized = 0  # documents that this rank has summarized in the current validation
 
@@ -131,7 +131,7 @@ class Summarizer(LightningModule, ABC):
             self.set_tokenizer(datamodule.tokenizer)  # a `UserError` if it is larger than `vocab_size`
 
     def layers_to_shard(self) -> list[nn.Module]:
-        """Return the modules that FSDP2 shards one by one; training must run them by a call, which gathers weights."""
+        """Return the modules that FSDP2 shards one by one; training must call them, as a call gathers the weights."""
         return find_layers(self)
 
     def configure_model(self) -> None:
@@ -142,7 +142,7 @@ class Summarizer(LightningModule, ABC):
 
     def check_data(self, data: Any) -> None:
         """Raise a `UserError` if a DataModule makes batches that this model does not read."""
-        data_type = getattr(data, "batch_type", Batch)  # no DataModule (None), or a foreign one, has no type and passes
+        data_type = getattr(data, "batch_type", Batch)  # None and DataModules of others have no type: they pass
         if data_type is not Batch and not issubclass(data_type, self.batch_type):
             problem = f"reads {self.batch_type.__name__}, but {type(data).__name__} makes {data_type.__name__}"
             remedy = "give --data the DataModule of the same paper, as in experiments/configs"
@@ -151,7 +151,7 @@ class Summarizer(LightningModule, ABC):
     def set_language(self, code: str) -> None:
         """Set the language in which summaries are split into sentences and scored, with new ROUGE metrics for it."""
         if code == self.language:
-            return  # keeps the metrics, which may hold scores
+            return  # so as to keep the metrics, which may hold scores
         self.language = code
         metrics = {stage: Rouge(ROUGE_VARIANTS, language=code) for stage in ("val", "test")}
         self.rouge = nn.ModuleDict(metrics)
@@ -165,7 +165,7 @@ class Summarizer(LightningModule, ABC):
         self.tokenizer = tokenizer
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add what `on_load_checkpoint` checks and restores: the vocabulary or tokenizer, and the loss weights."""
+        """Add the state of the vocabulary or tokenizer, and the loss weights, which `on_load_checkpoint` reads."""
         if self.tokenizer is not None:
             checkpoint["text"] = self.tokenizer.state()
         checkpoint["loss_weights"] = dict(self.loss_weights)
@@ -196,29 +196,29 @@ class Summarizer(LightningModule, ABC):
 
         Returns:
             For each argument that named a pretrained model, such as `encoder.checkpoint`, the path of the written part
-            relative to `folder`. In the exported config it replaces the value of this argument, and of the same
-            argument of the DataModule, there `checkpoint` without `encoder`. Empty without pretrained parts.
+            relative to `folder`. In the exported config this path replaces the value of the argument, and of the
+            argument `checkpoint` of the DataModule. Empty without pretrained parts.
         """
         return {}
 
     def frozen_weights(self) -> set[str]:
-        """Return the names of weights that `precis export --compact` omits, as they come from a public checkpoint."""
+        """Return the names of weights that `precis export --compact` omits because a public checkpoint has them."""
         return set()
 
     def on_fit_start(self) -> None:
-        self._seed = torch.initial_seed()  # `seed_everything` of the config; later steps replace torch's seed
+        self._seed = torch.initial_seed()  # the run's seed; `on_train_batch_start` replaces torch's seed
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Seed torch from the run's seed, rank and batch number, so that a resumed run draws the same samples."""
-        # the hash of a tuple of integers is the same in every process
+        # the hash of a tuple of integers, unlike of strings, is the same in every process
         torch.manual_seed(hash((self._seed, self.trainer.global_rank, self.trainer.fit_loop.total_batch_idx)))
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return the weighted sum of the named terms, times `batch.loss_weight`, and log the terms.
 
         Each term is logged as train/<name>, the mean over the documents of all ranks, and so is each of `step_values`,
-        which terms fill (`SelfCritical`). The sum of the model's terms is multiplied by `model_loss_weight`. Terms of
-        weight 0 are not computed: none of the model's if `model_loss_weight` is 0, no extra term whose weight is 0.
+        which `SelfCritical`, for example, fills. The sum of the model's terms is multiplied by `model_loss_weight`.
+        If this is 0, the model's terms are not computed, and neither are extra terms whose weight is 0.
         """
         self.step_values = {}
         loss: Any = 0.0
@@ -231,13 +231,13 @@ class Summarizer(LightningModule, ABC):
             loss = loss + weighted_sum(extra, self.loss_weights)
         values = {name: value.detach() for name, value in {**terms, **extra, "loss": loss}.items()}
         log_training(self, self.step_values | values, batch)
-        return loss * batch.loss_weight  # so that all documents of an optimizer step count equally
+        return loss * batch.loss_weight  # so that all documents of an optimizer step have equal weight
 
     def on_validation_epoch_start(self) -> None:
         self._summarized = 0
 
     def validation_step(self, batch: Batch, batch_idx: int) -> list[Summary]:
-        """Log loss terms; return scored summaries of the first `val_summaries` documents (outside training, of all)."""
+        """Log loss terms; return scored summaries of the first `val_summaries` documents (of all outside training)."""
         terms = self.loss_terms(batch)
         loss = weighted_sum(terms, self.loss_weights)
         for name, term in {**terms, "loss": loss}.items():
@@ -258,7 +258,7 @@ class Summarizer(LightningModule, ABC):
         return self.scored(self.summarize(batch))
 
     def scored(self, summaries: list[Summary]) -> list[Summary]:
-        """Set ROUGE F1 x 100, against the best reference, as `scores` of each summary with a nonblank reference."""
+        """Set `scores` of each summary with a nonblank reference: ROUGE F1 x 100 against the best reference."""
         for summary in summaries:
             reference_sentences = [sentence for reference in summary.references for sentence in reference]
             if any(sentence.strip() for sentence in reference_sentences):
@@ -267,7 +267,7 @@ class Summarizer(LightningModule, ABC):
         return summaries
 
     def _score(self, batch: Batch, stage: str) -> list[Summary]:
-        """Summarize and score a batch; log length in words and repetition as means over all documents.
+        """Summarize and score a batch; log mean length in words and repeated trigrams of its summaries.
 
         Scores of documents with references are added to the ROUGE metric, which is logged at the end of the epoch.
         """
@@ -277,18 +277,16 @@ class Summarizer(LightningModule, ABC):
             predictions = [summary.sentences for summary in scored]
             self.rouge[stage].update(predictions, [summary.references for summary in scored])
         words = [length_words(summary.text) for summary in summaries]  # also in scripts without spaces
-        means = {
-            "length": sum(map(len, words)) / len(words),
-            "repeated_trigrams": sum(map(repeated_ngrams, words)) / len(words),
-        }
-        for name, value in means.items():
-            log_mean(self, f"{stage}/{name}", value, len(summaries))
+        mean_length = sum(map(len, words)) / len(words)
+        log_mean(self, f"{stage}/length", mean_length, len(summaries))
+        mean_repeated = sum(map(repeated_ngrams, words)) / len(words)
+        log_mean(self, f"{stage}/repeated_trigrams", mean_repeated, len(summaries))
         return summaries
 
     def _log_rouge(self, stage: str) -> None:
         """Log ROUGE over all ranks at the end of an epoch, unless no document had a reference."""
         metric = self.rouge[stage]
-        # `compute` is collective: either all ranks call it, if one has a score, or none
+        # `compute` communicates, so all ranks call it if one of them has a score, else none
         if self.trainer.strategy.reduce_boolean_decision(metric.update_count > 0, all=False):
             for name, value in metric.compute().items():
                 self.log(f"{stage}/{name}", value, prog_bar=name == "rouge1")
@@ -320,8 +318,8 @@ def evaluating(module: nn.Module) -> Iterator[None]:
     was_training = module.training
     module.eval()
     try:
-        # outside of training, the strategy has gathered the weights
+        # outside of training, the strategy has gathered the weights already
         with torch.no_grad(), gathered(module) if was_training else nullcontext():
             yield
     finally:
-        module.train(was_training)  # overridden where a frozen encoder stays in eval mode
+        module.train(was_training)  # modules with a frozen encoder override `train`

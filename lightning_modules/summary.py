@@ -25,11 +25,11 @@ class Summary:
 
     @property
     def copied_words(self) -> list[str]:
-        """The words that were copied from the document; none of a model that does not copy."""
+        """The words that were copied from the document; empty for models that do not copy."""
         return [word for word, copied in zip(self.words or (), self.copied or ()) if copied]
 
     def record(self) -> dict[str, Any]:
-        """Return a line of predictions.jsonl."""
-        row = {"id": self.id, "summary": self.sentences, "references": self.references, "scores": self.scores}
-        row |= self.extra
-        return row | ({"copied": self.copied, "words": self.words} if self.copied is not None else {})
+        """Return the fields of the summary's line in predictions.jsonl."""
+        record = {"id": self.id, "summary": self.sentences, "references": self.references, "scores": self.scores}
+        record |= self.extra
+        return record | ({"copied": self.copied, "words": self.words} if self.copied is not None else {})

@@ -14,18 +14,18 @@ from lightning_modules.networks.recurrent import one_layer_lstm
 
 
 class AgentMemory(NamedTuple):
-    """Encoder outputs that the decoder attends to."""
+    """Encoder outputs that the decoder attends to, of B documents with M agents (parts) of I tokens."""
 
     states: Tensor  # [B, M, I, H]
-    projected: Tensor  # W_5 h, [B, M, I, H]
-    tokens: Tensor  # True at tokens, see `Parts`, [B, M, I]
+    projected: Tensor  # W_5 h (word attention), [B, M, I, H]
+    tokens: Tensor  # True at tokens, and at the first position of padding agents, [B, M, I]
     agents: Tensor  # False at padding agents, [B, M]
 
 
 class Attended(NamedTuple):
-    """Results of attention to the documents, for N decoder states of each document."""
+    """Results of attention to documents with M agents (parts) of I tokens, for N decoder states of each document."""
 
-    context: Tensor  # c*, [B, N, H]
+    context: Tensor  # c*, the states weighted by attention to words and agents, [B, N, H]
     agents: Tensor  # agent attention g, [B, N, M]
     copying: Tensor  # distribution over the positions to copy from, [B, N, M I]
     gate: Tensor  # logit of the probability to generate instead of copying, [B, N]
@@ -40,9 +40,9 @@ class AgentsDecoder(nn.Module):
 
     The multi-agent pointer P(w) = sum_a g_a (p_a P_voc(w) + (1 - p_a) u_a(w)) is one mixture p P_voc + (1 - p) u with p
     = sum_a g_a p_a and the positions of agent a weighted by g_a (1 - p_a) / (1 - p). This form needs no distribution
-    over the vocabulary for each agent. The plain pointer computes one p from c*, with g_a as those weights.
+    over the vocabulary for each agent. The plain pointer computes one p from c*, and weights the positions by g_a.
 
-    For M = 1 there is no attention to agents: g = 1. `contextual` agent attention reads P_voc from [s_t; c*_t;
+    For M = 1 agent there is no attention to agents: g = 1. `contextual` agent attention reads P_voc from [s_t; c*_t;
     c*_{t-1}]. The matrix of c*_{t-1} is initialized with zeros, so that training can continue from a model without it.
     """
 
@@ -80,25 +80,25 @@ class AgentsDecoder(nn.Module):
         return states, hidden.squeeze(0), cell.squeeze(0)
 
     def attend(self, states: Tensor, embedded: Tensor, memory: AgentMemory) -> Attended:
-        """Attend to words, then agents, from states s_t [B, N, H] with embedded input words y_t [B, N, E]."""
+        """Attend to words, then to agents, from N states s_t [B, N, H] with embedded input words y_t [B, N, E]."""
         M = memory.agents.shape[1]
         query = states.unsqueeze(1).expand(-1, M, -1, -1).flatten(0, 1)                          # [B M, N, H]
-        # word attention l_a within each agent (`projected` is W_5 h), and c_a; agents are rows of one batch, [B M, ...]
+        # word attention l_a within each agent, and its context c_a, computed for B M agents as one batch
         words = self.words(query, memory.projected.flatten(0, 1), memory.tokens.flatten(0, 1), coverage=None)
-        contexts = torch.bmm(words.to(memory.states.dtype), memory.states.flatten(0, 1))         # [B M, N, H]
-        words = words.unflatten(0, (-1, M))                                                      # [B, M, N, I words]
+        contexts = torch.bmm(words.to(memory.states.dtype), memory.states.flatten(0, 1))         # c_a, [B M, N, H]
+        words = words.unflatten(0, (-1, M))                                                      # l_a, [B, M, N, I]
         contexts = contexts.unflatten(0, (-1, M))                                                # [B, M, N, H]
-        # agent attention g, and c*
+        # agent attention g, and the context c* of all agents
         log_agents = self._agent_log_attention(states, contexts, memory.agents)                  # [B, M, N]
         agents = log_agents.exp()
         context = (agents.to(contexts.dtype).unsqueeze(-1) * contexts).sum(1)                    # [B, N, H]
-        # logit of p, [B, N], and the weight of each agent in u, [B, M, N]
+        # logit of p, [B, N], and the weight of each agent in the copy distribution u, [B, M, N]
         gate, agent_weights = self._pointer(states, embedded, contexts, context, log_agents)
         copying = (agent_weights.unsqueeze(-1) * words).transpose(1, 2).flatten(2)               # u, [B, N, M I]
         return Attended(context, agents.transpose(1, 2), copying, gate)
 
     def _agent_log_attention(self, states: Tensor, contexts: Tensor, agent_mask: Tensor) -> Tensor:
-        """Return log g for N decoder states, [B, M, N]; -inf at padding agents."""
+        """Return log g (agent attention) of N decoder states in float32 or 64, [B, M, N]; -inf at padding agents."""
         if self.agent_score is None:  # M = 1: log g = 0
             return upcast_half(contexts.new_zeros(contexts.shape[:-1]))
         inner = self.agent_context(contexts) + self.agent_query(states).unsqueeze(1)             # [B, M, N, H]
@@ -110,13 +110,13 @@ class AgentsDecoder(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return the logit of p [B, N], and the weight of each agent in the copy distribution, [B, M, N].
 
-        `contexts`: c_a, [B, M, N, H]; `context`: c*, [B, N, H]; `log_agents`: log g, [B, M, N]. Gates may saturate.
+        `contexts`: c_a, [B, M, N, H]; `context`: c*, [B, N, H]; `log_agents`: log g, [B, M, N].
         """
-        step = (self.pointer_state(states) + self.pointer_word(embedded)).squeeze(-1)            # [B, N]
+        step = (self.pointer_state(states) + self.pointer_word(embedded)).squeeze(-1)  # v_6 s_t + v_7 y_t + b, [B, N]
         if not self.multi_agent_pointer:
             return upcast_half(self.pointer_context(context).squeeze(-1) + step), log_agents.exp()
-        gates = upcast_half(self.pointer_context(contexts).squeeze(-1) + step.unsqueeze(1))             # [B, M, N]
-        generating = (log_agents + logsigmoid(gates)).logsumexp(1)  # log p, [B, N]
+        gates = upcast_half(self.pointer_context(contexts).squeeze(-1) + step.unsqueeze(1))  # logit of p_a, [B, M, N]
+        generating = (log_agents + logsigmoid(gates)).logsumexp(1)  # log p, [B, N]; p itself may round to 0 or 1
         copying = log_agents + logsigmoid(-gates)  # log g_a (1 - p_a), [B, M, N]
         total = copying.logsumexp(1)  # log (1 - p), [B, N]
         return generating - total, (copying - total.unsqueeze(1)).exp()  # log p - log (1 - p)
@@ -124,9 +124,9 @@ class AgentsDecoder(nn.Module):
     def features(self, states: Tensor, context: Tensor, previous_context: Tensor) -> Tensor:
         """Return the input of the output layer, tanh(W [s_t; c*_t; c*_{t-1}] + b), [..., H] like all arguments.
 
-        c*_{t-1} is 0 in the first step, and read by contextual agent attention only.
+        c*_{t-1} is 0 in the first step; only contextual agent attention reads it.
         """
-        inner = self.combine(torch.cat([states, context.to(states.dtype)], -1))  # columns of W for s_t, c*_t; and b
+        inner = self.combine(torch.cat([states, context.to(states.dtype)], -1))  # W for s_t and c*_t, and b
         if self.combine_before is not None:
-            inner = inner + self.combine_before(previous_context)  # columns of W for c*_{t-1}
+            inner = inner + self.combine_before(previous_context)  # W for c*_{t-1}
         return self.dropout(inner.tanh())

@@ -11,7 +11,7 @@ from lightning_modules.networks.recurrent import bidirectional
 
 
 class Parts(NamedTuple):
-    """Lengths and masks of the agents of a batch."""
+    """Lengths and masks of M agents per document (padding agents last), each of which reads a part of I tokens."""
 
     lengths: Tensor  # tokens of each agent, 1 at padding agents, [B M], on the CPU
     last: Tensor  # position of each agent's last token, [B, M]
@@ -20,14 +20,14 @@ class Parts(NamedTuple):
 
     @classmethod
     def of(cls, lengths: Tensor, width: int, device: torch.device) -> "Parts":
-        """Build the masks of M parts padded to I = `width` tokens; lengths [B, M] (CPU): 0 for an agent without one."""
-        on_device = lengths.to(device, non_blocking=True)
-        nonzero = on_device.clamp_min(1)  # an LSTM and a softmax need at least one position
+        """Build the masks of M parts padded to I = `width` tokens; lengths [B, M] (CPU), 0 for agents without part."""
+        device_lengths = lengths.to(device, non_blocking=True)
+        nonzero = device_lengths.clamp_min(1)  # an LSTM and a softmax need at least one position
         return cls(
             lengths=lengths.clamp_min(1).flatten(),  # on the CPU, for `bidirectional`
             last=nonzero - 1,
             tokens=torch.arange(width, device=device) < nonzero.unsqueeze(-1),
-            agents=on_device > 0,
+            agents=device_lengths > 0,
         )
 
 
@@ -38,7 +38,7 @@ def last_states(states: Tensor, last: Tensor) -> Tensor:
 
 
 def initialize_lstm(lstm: nn.LSTM) -> None:
-    """Initialize an LSTM: Xavier input and orthogonal recurrent weights of each gate, forget bias 1, other biases 0."""
+    """Initialize each gate of an LSTM: Xavier input weights, orthogonal recurrent weights, forget bias 1, others 0."""
     for name, parameter in lstm.named_parameters():
         gates = parameter.data.chunk(4)  # views of input gate, forget gate, cell and output gate
         if "bias" in name:
@@ -51,7 +51,7 @@ def initialize_lstm(lstm: nn.LSTM) -> None:
 
 
 class PartEncoder(nn.Module):
-    """Bidirectional LSTM over each part, h_i = W [fw_i; bw_i], with weights shared by all agents.
+    """Bidirectional LSTM over the part of each agent, h_i = W [fw_i; bw_i]; all agents share its weights.
 
     The outputs of an LSTM are smaller than its inputs. W is initialized with a gain of 2, so that the states of all
     layers have similar magnitude: with PyTorch's default they shrink to 0.002 in three layers, and attention stays
@@ -66,7 +66,7 @@ class PartEncoder(nn.Module):
         nn.init.xavier_uniform_(self.project.weight, gain=2.0)
 
     def forward(self, inputs: Tensor, parts: Parts) -> Tensor:
-        """Encode [B, M, I, input_size] -> [B, M, I, H], 0 at padding; the agents are the rows of one batch."""
+        """Encode [B, M, I, input_size] -> [B, M, I, H], 0 at padding; all agents run as one batch."""
         parts_as_batch = inputs.flatten(0, 1)                                                    # [B M, I, input_size]
         states = bidirectional(self.lstm, parts_as_batch, parts.lengths).states                  # [B M, I, 2 H]
         return self.project(states).unflatten(0, inputs.shape[:2])
@@ -81,7 +81,7 @@ class ContextualLayer(nn.Module):
 
     def __init__(self, hidden_size: int, messages: Messages | None) -> None:
         super().__init__()
-        self.own = nn.Linear(hidden_size, hidden_size, bias=False)  # W_3: projects an agent's states
+        self.own = nn.Linear(hidden_size, hidden_size, bias=False)  # W_3, for the agent's own states
         self.messages = make_messages(messages, hidden_size) if messages else None
         self.received = nn.Linear(hidden_size, hidden_size, bias=False) if messages else None  # W_4, for messages
         nn.init.xavier_uniform_(self.own.weight)
@@ -90,11 +90,11 @@ class ContextualLayer(nn.Module):
         self.encoder = PartEncoder(hidden_size, hidden_size)  # biLSTM and W_2
 
     def forward(self, states: Tensor, parts: Parts) -> Tensor:
-        """Map the states of all agents to those of the next layer, [B, M, I, H] -> [B, M, I, H]."""
+        """Return the next layer's states of all agents, [B, M, I, H] -> [B, M, I, H]."""
         inputs = self.own(states)
         if self.messages is not None:
             message = self.messages(last_states(states, parts.last), parts.agents)               # [B, M, H]
-            inputs = inputs + self.received(message).unsqueeze(2)
+            inputs = inputs + self.received(message).unsqueeze(2)  # to all I positions
         return self.encoder(inputs.tanh(), parts)
 
 

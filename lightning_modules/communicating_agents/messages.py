@@ -9,7 +9,7 @@ Messages = Literal["mean", "feed_forward", "attention"]
 
 
 def sender_mask(agent_mask: Tensor) -> Tensor:
-    """Return which agents send to each agent, [B, M] -> [B, M, M]: True at [b, a, m] if m is neither padding nor a."""
+    """Return which agents send to which, [B, M] -> [B, M, M]: True at [b, a, m] if m, not padding, is not a."""
     return agent_mask.unsqueeze(1) & ~torch.eye(agent_mask.shape[1], dtype=torch.bool, device=agent_mask.device)
 
 
@@ -20,9 +20,9 @@ def uniform_weights(agent_mask: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 class MeanMessages(nn.Module):
-    """Mean of the other agents' last states, z_a = mean over m != a of h_{m,I}, as in the paper.
+    """Message to agent a: mean of the other agents' last states, z_a = mean over m != a of h_{m,I}, as in the paper.
 
-    For all kinds of messages, padding agents send nothing, and an agent without senders receives z = 0.
+    In this and the other kinds of messages, padding agents send nothing, and an agent without senders receives 0.
     """
 
     def forward(self, last: Tensor, agent_mask: Tensor) -> Tensor:
@@ -31,7 +31,7 @@ class MeanMessages(nn.Module):
 
 
 class FeedForwardMessages(nn.Module):
-    """Messages from a feed-forward network of sender and receiver.
+    """Message to agent a from a feed-forward network of sender m and receiver, whose last states are h_{m,I}, h_{a,I}.
 
         z_a = U_o mean over m != a of tanh(U_r h_{a,I} + U_s h_{m,I} + b)
     """
@@ -43,14 +43,14 @@ class FeedForwardMessages(nn.Module):
         self.output = nn.Linear(hidden_size, hidden_size, bias=False)
 
     def forward(self, last: Tensor, agent_mask: Tensor) -> Tensor:
-        """Compute the message to each agent, see `MeanMessages.forward`."""
+        """Return the message to each agent: last states [B, M, H], mask [B, M], False at padding -> [B, M, H]."""
         pairs = (self.listener(last).unsqueeze(2) + self.sender(last).unsqueeze(1)).tanh()       # [B, M, M, H]
         weights = uniform_weights(agent_mask, pairs.dtype).unsqueeze(2)                          # [B, M, 1, M]
         return self.output((weights @ pairs).squeeze(2))
 
 
 class AttentionMessages(nn.Module):
-    """Messages by dot-product attention to the other agents' last states.
+    """Message to agent a by dot-product attention to the other agents' last states h_{m,I}.
 
         z_a = sum over m != a of w_am h_{m,I},   w_a = softmax over m != a of (Q h_{a,I}) . (K h_{m,I}) / sqrt(H)
 
@@ -63,10 +63,10 @@ class AttentionMessages(nn.Module):
         self.key = nn.Linear(hidden_size, hidden_size, bias=False)
 
     def forward(self, last: Tensor, agent_mask: Tensor) -> Tensor:
-        """Compute the message to each agent, see `MeanMessages.forward`."""
+        """Return the message to each agent: last states [B, M, H], mask [B, M], False at padding -> [B, M, H]."""
         scores = self.query(last) @ self.key(last).transpose(1, 2) / last.shape[-1] ** 0.5       # [B, M, M]
         senders = sender_mask(agent_mask)                                                        # [B, M, M]
-        # the lowest number instead of -inf, over which alone the softmax of an agent without senders would be NaN
+        # the lowest number, not -inf, with which the softmax of an agent without senders would be NaN
         weights = scores.masked_fill(~senders, torch.finfo(scores.dtype).min).softmax(-1).masked_fill(~senders, 0)
         return weights.to(last.dtype) @ last
 

@@ -118,7 +118,7 @@ class CommunicatingAgents(CopyingSummarizer):
             self.use_word_vectors(Path(self.word_vectors))
 
     def set_tokenizer(self, vocabulary: Vocabulary) -> None:
-        """Set the vocabulary, which needs a word that ends a sentence if cohesion is on."""
+        """Set the vocabulary; a `UserError` if cohesion is on and no word of the vocabulary ends a sentence."""
         super().set_tokenizer(vocabulary)
         ends = vocabulary.end_ids(self.sentence_ends)  # those in the vocabulary
         if self.has_cohesion and not ends:
@@ -130,23 +130,23 @@ class CommunicatingAgents(CopyingSummarizer):
 
     @torch.no_grad()
     def use_word_vectors(self, path: Path) -> None:
-        """Initialize the embeddings of words that a file of pretrained vectors has, see `read_word_vectors`."""
+        """Initialize the embeddings of those words of the vocabulary that a file of pretrained vectors contains."""
         weight = self.network.embedding.weight
         ids, vectors = read_word_vectors(path, self.tokenizer.words, weight.shape[1])            # [n], [n, E]
         weight[ids.to(weight.device)] = vectors.to(weight)
         rank_zero_info(f"{path}: vectors of {len(ids):,} of the vocabulary's {len(self.tokenizer):,} words")
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Load as `Summarizer` does; a checkpoint may lack communication or contextual agent attention.
+        """Check and restore as `Summarizer` does, but let checkpoints lack communication or contextual agent attention.
 
-        Weights that the checkpoint lacks leave all outputs unchanged: m5 may start from m4, m7 from m5 (see the class).
+        Weights that the checkpoint lacks start without effect: m5 may start from m4, and m7 from m5 (see the class).
         """
         weights = checkpoint["state_dict"]
         for name, initial in self.state_dict().items():
             # weights of messages received, and of the context of the previous step
             adds_input = ".received." in name or name == "network.decoder.combine_before.weight"
             if name not in weights and adds_input:
-                weights[name] = torch.zeros_like(initial)  # the input that it adds to a sum is 0
+                weights[name] = torch.zeros_like(initial)  # adds 0 to a sum
                 rank_zero_info(f"the checkpoint has no {name}: these weights start at zero")
             elif name not in weights and ".messages." in name:
                 weights[name] = initial  # without effect while `received` is zero
@@ -155,17 +155,17 @@ class CommunicatingAgents(CopyingSummarizer):
         self.loss_weights["cohesion"] = cohesion_weight  # of this run, which may differ from the checkpoint's
 
     def decode(self, batch: CommunicatingAgentsBatch, target_input: Tensor) -> AgentsDecoded:
-        """Run the network over target inputs [B, K, T]."""
+        """Run the network, teacher-forced, over the start symbol and the words of K summaries, [B, K, T]."""
         return self.network(batch.source, batch.lengths, target_input)
 
     def decoder_step(self, words: Tensor, state: State, memory: State) -> tuple[CopyOutputs, State]:
         """Run one step of the network for the previous words [B, K]."""
-        agent_memory = AgentMemory(*(memory[name] for name in AgentMemory._fields))  # without what copying adds
+        agent_memory = AgentMemory(*(memory[name] for name in AgentMemory._fields))  # not the entries for copying
         features, attended, next_state = self.network.step(words, AgentsState(**state), agent_memory)
         return CopyOutputs(features, attended.copying, attended.gate), next_state._asdict()
 
     def loss_terms(self, batch: CommunicatingAgentsBatch) -> dict[str, Tensor]:
-        """Return `nll` and, with cohesion, `cohesion`, see the class, averaged over documents, both unweighted."""
+        """Return `nll` and, if it is on, `cohesion` (see the class), averaged over documents and not yet weighted."""
         decoded = self.decode(batch, batch.target_input.unsqueeze(1))  # K = 1 summary of each document
         log_probs = self.target_log_probs(batch, decoded, batch.target.unsqueeze(1), batch.target_rows)  # 0 at padding
         terms = {"nll": -(log_probs.squeeze(1).sum(1) / batch.target_lengths).mean()}

@@ -17,17 +17,17 @@ class AgentsState(NamedTuple):
 
     hidden: Tensor  # [B, K, H]
     cell: Tensor  # [B, K, H]
-    context: Tensor  # c* of the previous step, [B, K, H]
+    context: Tensor  # c*, attention to all agents in the previous step, [B, K, H]
 
 
 class AgentsDecoded(NamedTuple):
-    """Decoder outputs over T steps."""
+    """Decoder outputs over T steps of K summaries of B documents, read by M agents of I tokens each."""
 
     features: Tensor  # input of the output layer, [B, K, T, H]
     attention: Tensor  # distribution over the positions to copy from, [B, K, T, M I]
-    gate: Tensor  # logit of p, [B, K, T]
+    gate: Tensor  # logit of the probability p to generate instead of copying, [B, K, T]
     agents: Tensor  # agent attention g, [B, K, T, M]
-    states: Tensor  # s_t, [B, K, T, H]
+    states: Tensor  # LSTM states s_t, [B, K, T, H]
 
 
 class CommunicatingAgentsNetwork(nn.Module):
@@ -64,9 +64,9 @@ class CommunicatingAgentsNetwork(nn.Module):
         self.dropout = Dropout(dropout)
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[AgentMemory, AgentsState]:
-        """Encode vocabulary ids [B, M, I]; the decoder state before the first step has K = 1, for callers to expand.
+        """Return the memory of documents [B, M, I], and the first decoder state, with K = 1, which callers expand.
 
-        `lengths` are the tokens of each agent, 0 for padding agents, which come last, [B, M], on the CPU.
+        `source` has vocabulary ids, `lengths` the tokens of each of M agents, 0 for padding agents, [B, M], on the CPU.
         """
         parts = Parts.of(lengths, source.shape[2], source.device)
         states = self.encoder(self.dropout(self.embedding(source)), parts)                       # [B, M, I, H]
@@ -79,7 +79,7 @@ class CommunicatingAgentsNetwork(nn.Module):
     def step(self, words: Tensor, state: AgentsState, memory: AgentMemory) -> tuple[Tensor, Attended, AgentsState]:
         """Run one decoder step for K summaries of each of B documents, after the previous words [B, K].
 
-        Returns the input of the output layer [B, K, H], the results of attention, and the next state.
+        Returns the features (input of the output layer) [B, K, H], the results of attention, and the next state.
         """
         embedded = self.embedding(words)                                                         # [B, K, E]
         previous = state.hidden.flatten(0, 1), state.cell.flatten(0, 1)                          # [B K, H] each
@@ -93,8 +93,8 @@ class CommunicatingAgentsNetwork(nn.Module):
     def forward(self, source: Tensor, lengths: Tensor, target_input: Tensor) -> AgentsDecoded:
         """Run a teacher-forced pass over K summaries of each document, which is encoded once.
 
-        Without input feeding no step depends on another step's attention, so all steps are computed at once. `source`
-        and `lengths` are those of `encode`, `target_input` the start symbol and the summary's words, [B, K, T].
+        The LSTM does not read the context of the previous step, so all steps are computed at once. `source` and
+        `lengths` are as in `encode`, `target_input` is the start symbol and the summary's words, [B, K, T].
         """
         B, K, T = target_input.shape
         memory, start = self.encode(source, lengths)  # the state before the first step

@@ -16,18 +16,18 @@ class Step(Protocol):
     def __call__(
         self, tokens: Tensor, state: State, memory: State, count: int | None
     ) -> tuple[Tensor | None, Tensor, State]:
-        """Score the continuations of K hypotheses of each document, after their last tokens [B, K].
+        """Score C candidates for the next token of K hypotheses of each document, given their last tokens [B, K].
 
-        The state has tensors [B, K, ...], the memory [B, ...]. Returns the ids of C candidates, None if column i is
-        token i, their log-probabilities, [B, K, C] each, and the next state. The candidates include the `count` most
-        probable tokens (None: all tokens); one in several columns, like a copied word, has -inf in all but one.
+        The state has tensors [B, K, ...], the memory [B, ...]. Returns the candidates' ids (None if column i is token
+        i) and log-probabilities, [B, K, C] each, and the next state. Candidates include the `count` most probable
+        tokens (None: all). If a token is in several columns, as copied words are, all but one of them have -inf.
         """
 
 
 class Hypotheses(NamedTuple):
     """Finished hypotheses of each document, best first."""
 
-    tokens: Tensor  # [B, K, T], the end symbol included, padded with `padding`
+    tokens: Tensor  # ids, the end symbol included, padded to the maximum length, [B, K, T]
     lengths: Tensor  # number of tokens, the end symbol included; 0 for a missing hypothesis, [B, K]
     scores: Tensor  # log-probability divided by the length penalty, [B, K]
 
@@ -39,58 +39,59 @@ def reorder(tensors: State, index: Tensor) -> State:
 
 
 class _Search:
-    """Unfinished ("open") and finished hypotheses, K for each of B documents; the state of `beam_search`."""
+    """State of `beam_search`: up to K unfinished ("open") and K finished hypotheses of each of B documents."""
 
     def __init__(self, batch: int, options: DecodingOptions, padding: int, device: torch.device) -> None:
         K, T = options.beam_size, options.max_length
         self.options = options
         self.padding = padding  # id after the end of a hypothesis
-        self.rows = torch.arange(batch, device=device)  # index in the batch of each document that is still searched
-        self.tokens = torch.zeros(batch, K, 0, dtype=torch.long, device=device)  # of open hypotheses, [B, K, t]
-        # log-probabilities of open hypotheses; float32 also in runs whose default dtype is bfloat16 or float16
+        self.searched = torch.arange(batch, device=device)  # batch indices of the documents that are still searched
+        self.tokens = torch.zeros(batch, K, 0, dtype=torch.long, device=device)  # of open hypotheses, t so far
+        # log-probabilities of open hypotheses, [B, K]; in float32, even if the default dtype is bfloat16 or float16
         self.sums = torch.full((batch, K), float("-inf"), dtype=torch.float32, device=device)
-        self.sums[:, 0] = 0  # one hypothesis at first, since the others would be copies of it
-        self.finished = Hypotheses(  # of the documents in `rows`; score -inf for those yet missing
+        self.sums[:, 0] = 0  # one hypothesis at first, because the others would be copies of it
+        self.finished = Hypotheses(  # of the documents still searched; a missing hypothesis has score -inf
             torch.full((batch, K, T), padding, dtype=torch.long, device=device),
             torch.zeros(batch, K, dtype=torch.long, device=device),
             torch.full_like(self.sums, float("-inf")),
         )
-        self.results = self.finished  # of the whole batch, also of documents that are done; updated by `store`
+        self.results = self.finished  # of all documents of the batch; updated by `store`
 
     def advance(self, ids: Tensor | None, log_probs: Tensor, stop: int) -> tuple[Tensor, Tensor]:
-        """Keep the K best continuations, and finish hypotheses that end; ids and log-probabilities as from `Step`.
+        """Keep the K best continuations, and finish hypotheses that end with the symbol `stop`.
 
-        Returns the index of the hypothesis that each kept one continues, and its last token, [B, K] each.
+        `ids` (None if column i is token i) and `log_probs` are those of C candidates, [B, K, C], see `Step`. Returns
+        the index of the hypothesis that each kept continuation extends, and its last token, [B, K] each.
         """
-        B, K, C = log_probs.shape  # C candidates for the next token of each hypothesis
+        B, K, C = log_probs.shape
         length = self.tokens.shape[-1] + 1
-        # the 2K best of a document's K C continuations, so that K are left even if K of them end
+        # the 2K best of a document's K C continuations: at most K of them, one per hypothesis, end, so K are left
         totals = (self.sums.unsqueeze(-1) + log_probs).flatten(1)                    # [B, K C]
-        best, flat = totals.topk(min(2 * K, totals.shape[-1]), dim=-1)               # [B, 2K]
-        parent = flat // C
-        chosen = flat % C if ids is None else ids.flatten(1).gather(-1, flat)
-        documents = torch.arange(B, device=flat.device).unsqueeze(1)
+        best, index = totals.topk(min(2 * K, totals.shape[-1]), dim=-1)              # [B, 2K]
+        parent = index // C  # hypothesis that is continued
+        chosen = index % C if ids is None else ids.flatten(1).gather(-1, index)  # token that continues it
+        documents = torch.arange(B, device=index.device).unsqueeze(1)
         sequences = torch.cat([self.tokens[documents, parent], chosen.unsqueeze(-1)], -1)  # [B, 2K, t + 1]
 
-        # finish those among the first K that are complete: they end, or have the maximum length
+        # finish those among the first K that are complete: they end with `stop`, or have the maximum length
         complete = chosen == stop
         if length == self.options.max_length:
             ends_now = (complete[:, :K] & ~best[:, :K].isneginf()).any(1)                # [B]
-            has_ended = ends_now | ~self.finished.scores[:, 0].isneginf()  # -inf: none has ended before
-            # with `prefer_finished`, hypotheses without an end symbol count only if none has ended
+            has_ended = ends_now | ~self.finished.scores[:, 0].isneginf()  # -inf: none ended earlier, [B]
+            # all hypotheses are complete now, except with `prefer_finished` if one of the document ended with `stop`
             complete |= ~(has_ended & self.options.prefer_finished).unsqueeze(1)
         complete[:, K:] = False  # an end symbol ranked below the beam does not count
         self._finish(sequences, best.masked_fill(~complete, float("-inf")) / self.options.penalty(length), length)
 
-        # keep K that can be continued: a stable sort moves them to the front, best first
+        # keep K that can be continued: a stable sort by `is_over` moves them to the front, best first
         is_over = (chosen == stop) | best.isneginf()
-        keep = is_over.to(torch.int8).argsort(dim=-1, stable=True)[:, :K]  # open ones first, [B, K]
-        self.sums = best.masked_fill(chosen == stop, float("-inf")).gather(-1, keep)  # ended ones fill up with -inf
+        keep = is_over.to(torch.int8).argsort(dim=-1, stable=True)[:, :K]  # [B, K]
+        self.sums = best.masked_fill(chosen == stop, float("-inf")).gather(-1, keep)  # -inf where under K remain
         self.tokens = sequences[documents, keep]
         return parent.gather(-1, keep), chosen.gather(-1, keep)
 
     def _finish(self, sequences: Tensor, scores: Tensor, length: int) -> None:
-        """Merge the hypotheses [B, 2K, t] that end now (not -inf in scores [B, 2K]) into the K best finished ones."""
+        """Merge hypotheses [B, 2K, length] that end now (score [B, 2K] not -inf) into the K best finished ones."""
         K, T = self.options.beam_size, self.options.max_length
         padded = torch.nn.functional.pad(sequences, (0, T - length), value=self.padding)
         padded = padded.masked_fill(scores.isneginf().unsqueeze(-1), self.padding)
@@ -101,31 +102,31 @@ class _Search:
         self.finished = Hypotheses(**reorder(merged, best))
 
     def close_final(self) -> Tensor:
-        """Return for which documents the finished hypotheses are final, [B]; set `sums` of their open ones to -inf."""
+        """Return whether each document's finished hypotheses are final, [B]; set `sums` to -inf where they are."""
         options = self.options
-        # scores of sorted hypotheses: -inf if fewer than K are finished, and if none is open
+        # hypotheses are sorted; -inf if fewer than K are finished, or if none is open: [B] each
         worst_finished, best_open = self.finished.scores[:, -1], self.sums[:, 0]
         if options.early_stopping:
             final = ~worst_finished.isneginf() | best_open.isneginf()
         else:
             length = self.tokens.shape[-1]
-            # log-probabilities only fall: the best score to come is the sum over the larger of two penalties to come
+            # log-probabilities only fall, so no score to come exceeds this one, with the largest penalty to come
             final = best_open / max(options.penalty(length + 1), options.penalty(options.max_length)) <= worst_finished
         self.sums = self.sums.masked_fill(final.unsqueeze(1), float("-inf"))
         return final
 
     def narrow(self, active: Tensor) -> None:
-        """Store the results of documents that are done and continue with those at the indices `active`."""
+        """Store the results so far, and continue only with the documents at the indices `active`."""
         self.store()
-        self.rows = self.rows[active]
+        self.searched = self.searched[active]
         self.tokens = self.tokens[active]
         self.sums = self.sums[active]
         self.finished = Hypotheses(*(tensor[active] for tensor in self.finished))
 
     def store(self) -> Hypotheses:
-        """Copy the finished hypotheses of the documents in `rows` to the results, and return the results."""
-        pairs = zip(self.results, self.finished)
-        self.results = Hypotheses(*(stored.to(new.dtype).index_copy(0, self.rows, new) for stored, new in pairs))
+        """Copy the finished hypotheses of the documents still searched to the results, and return the results."""
+        pairs = zip(self.results, self.finished)  # tokens, lengths and scores
+        self.results = Hypotheses(*(stored.to(new.dtype).index_copy(0, self.searched, new) for stored, new in pairs))
         return self.results
 
 
@@ -144,16 +145,16 @@ def beam_search(
 
     Each step considers the 2K best continuations of a document's K hypotheses: those among the first K that end with
     the end symbol are finished, and the best K of the others are continued. At `max_length` all of the first K are
-    finished; with `prefer_finished`, those without an end symbol only for documents in which no hypothesis has ended.
+    finished; with `prefer_finished`, those without an end symbol only if no hypothesis of the document has ended.
 
     Args:
-        step: scores continuations.
+        step: scores continuations, see `Step`.
         state: tensors of each document before the first step, [B, ...]; its K hypotheses start from the same state.
-        memory: tensors of each document, [B, ...].
+        memory: tensors of each document that all steps read, [B, ...].
         start: first decoder input of each document, [B].
-        stop: the end symbol.
+        stop: id of the end symbol.
         options: beam size, lengths, penalties.
-        forbidden: tokens that are never generated, such as padding.
+        forbidden: ids of tokens that are never generated, such as padding.
         padding: id that pads shorter hypotheses.
 
     Raises:
@@ -163,10 +164,10 @@ def beam_search(
     search = _Search(len(start), options, padding, start.device)
     state = {name: tensor.unsqueeze(1).expand(-1, K, *tensor.shape[1:]) for name, tensor in state.items()}
     tokens = start.unsqueeze(1).expand(-1, K)
-    never = start.new_tensor(forbidden)
+    never_generated = start.new_tensor(forbidden)
     for _ in range(options.max_length):
-        blocked = forbidden_next(search.tokens, stop, options, never)                # [B, K, F]
-        # a hypothesis loses at most F of the tokens returned, so that 2K remain
+        blocked = forbidden_next(search.tokens, stop, options, never_generated)      # F tokens each, [B, K, F]
+        # `forbid` removes at most F candidates of a hypothesis, so that 2K remain
         ids, log_probs, state = step(tokens, state, memory, 2 * K + blocked.shape[-1])
         parent, tokens = search.advance(ids, forbid(log_probs, ids, blocked), stop)
         state = reorder(state, parent)
@@ -174,7 +175,7 @@ def beam_search(
         active = (~search.close_final()).nonzero().squeeze(1)
         if len(active) == 0:
             break
-        if len(active) <= 0.75 * len(search.rows):  # narrowing copies the memory, so only if it saves enough
+        if len(active) <= 0.75 * len(search.searched):  # narrowing copies the memory, so only if it saves enough
             search.narrow(active)
             tokens = tokens[active]
             state = {name: tensor[active] for name, tensor in state.items()}

@@ -17,9 +17,9 @@ def length_limits(config: GenerationConfig, first_symbols: int = 1) -> tuple[int
 
 
 def decoding_options(config: GenerationConfig, first_symbols: int = 1) -> DecodingOptions:
-    """Return the config's settings that `DecodingOptions` has, too; arguments as of `length_limits`."""
+    """Return as `DecodingOptions` those settings of the config that they cover; arguments as of `length_limits`."""
     minimum, maximum = length_limits(config, first_symbols)
-    maximum = max(2, 129 - first_symbols if maximum is None else maximum)  # None: 129 with the first symbols
+    maximum = max(2, 129 - first_symbols if maximum is None else maximum)  # 129 in all if there is no limit
     return DecodingOptions(
         beam_size=config.num_beams or 1, min_length=min(minimum, maximum - 1), max_length=maximum,
         alpha=1.0 if config.length_penalty is None else config.length_penalty,

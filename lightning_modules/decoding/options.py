@@ -72,7 +72,7 @@ class DecodingOptions:
         return (length if self.length_penalty == "mean" else (5 + length) / 6) ** self.alpha
 
 
-# Some fields of `DecodingOptions`, which replace those of a model's card.
+# Values of some fields of `DecodingOptions`, which replace the values that a model's card has.
 _TYPES = {field.name: field.type for field in fields(DecodingOptions)}
 DecodingChanges = TypedDict("DecodingChanges", _TYPES, total=False)
 
@@ -81,7 +81,7 @@ def repeated_continuations(tokens: Tensor, size: int) -> Tensor:
     """Return the next tokens that would repeat an n-gram of n = `size` tokens of a sequence; -1 stands for no token.
 
     Sequences are [..., t], the result is [..., max(0, t - n + 1)]: for each n-gram its last token if the sequence ends
-    with its first n - 1, else -1. Size 0 forbids nothing.
+    with the n-gram's first n - 1 tokens, else -1. Size 0 forbids nothing.
     """
     length = tokens.shape[-1]
     if size < 1 or length < size:
@@ -94,26 +94,26 @@ def repeated_continuations(tokens: Tensor, size: int) -> Tensor:
 def forbidden_next(tokens: Tensor, stop: int, options: DecodingOptions, never: Tensor) -> Tensor:
     """Return the tokens that are forbidden after sequences [B, K, t]: [B, K, F], where -1 stands for no token.
 
-    They are those that are `never` generated, [n], the end symbol before the minimum length, and repeated n-grams.
+    They are the tokens `never` generated, [n], the end symbol before the minimum length, and those of repeated n-grams.
     """
-    parts = [never.expand(*tokens.shape[:-1], -1), repeated_continuations(tokens, options.no_repeat_ngram)]
+    forbidden = [never.expand(*tokens.shape[:-1], -1), repeated_continuations(tokens, options.no_repeat_ngram)]
     if tokens.shape[-1] < options.min_length:
-        parts.append(tokens.new_full((*tokens.shape[:-1], 1), stop))
-    return torch.cat(parts, -1)
+        forbidden.append(tokens.new_full((*tokens.shape[:-1], 1), stop))
+    return torch.cat(forbidden, -1)
 
 
 def forbid(log_probs: Tensor, ids: Tensor | None, tokens: Tensor) -> Tensor:
-    """Return log-probabilities [..., C] with -inf at `tokens` [..., n], where negative entries are padding.
+    """Return log-probabilities [..., C] with -inf for the ids `tokens` [..., n], where negative ids are padding.
 
-    `ids` are the tokens of the columns, [..., C]; None if column i is token i.
+    `ids` are the ids of the C columns, [..., C]; None if column i is token i.
     """
     if tokens.shape[-1] == 0:
         return log_probs
     if ids is not None:
         is_forbidden = (ids.unsqueeze(-1) == tokens.unsqueeze(-2)).any(-1)           # [..., C]
         return log_probs.masked_fill(is_forbidden, float("-inf"))
-    banned = torch.zeros_like(log_probs, dtype=torch.bool)
-    banned.scatter_(-1, tokens.clamp_min(0), tokens >= 0)
-    # negative entries were clamped to token 0 and may have overwritten its entry
-    banned[..., 0] = (tokens == 0).any(-1)
-    return log_probs.masked_fill(banned, float("-inf"))
+    is_forbidden = torch.zeros_like(log_probs, dtype=torch.bool)
+    is_forbidden.scatter_(-1, tokens.clamp_min(0), tokens >= 0)
+    # negative ids were clamped to 0 and may have overwritten the entry of token 0
+    is_forbidden[..., 0] = (tokens == 0).any(-1)
+    return log_probs.masked_fill(is_forbidden, float("-inf"))

@@ -25,7 +25,7 @@ class Windows(NamedTuple):
     window: Tensor  # index of the window that gives the vector of each token, [T]
 
     def ranges(self) -> list[tuple[int, int, int]]:
-        """Return (start, begin, end) of each window: its first token, and the range of tokens that take vectors from it."""
+        """Return (start, begin, end) of each window: its first token; tokens `begin` to `end` - 1 use its vectors."""
         counts = torch.bincount(self.window, minlength=len(self.starts))  # consecutive tokens share a window
         ends = counts.cumsum(0)
         return list(zip(self.starts.tolist(), (ends - counts).tolist(), ends.tolist()))
