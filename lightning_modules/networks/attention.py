@@ -36,7 +36,7 @@ class _AdditiveEnergy(torch.autograd.Function):
         ctx.save_for_backward(projected, query, coverage, w_c, v)
         energy = query.new_empty(*query.shape[:2], projected.shape[1])                       # [B, K, S]
         v = v.to(query.dtype)
-        for b, k in _batch_slices(projected, query):  # of documents and their summaries: a small tanh layer at a time
+        for b, k in _batch_slices(projected, query):  # of documents and their summaries, to bound the layer's size
             part_coverage = None if coverage is None else coverage[b, k]
             energy[b, k] = _AdditiveEnergy.activation(projected[b], query[b, k], part_coverage, w_c) @ v
         # if `activation` returned sigmoid(2x): tanh(x) = 2 sigmoid(2x) - 1, so v^T tanh(x) = 2 v^T sigmoid(2x) - sum v
@@ -44,24 +44,24 @@ class _AdditiveEnergy(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor):
-        """Return the gradients of all arguments of `forward`, given that of the energies, [B, K, S]."""
+    def backward(ctx, grad_energy: Tensor):
+        """Return the gradients of all arguments of `forward`, given the gradient of the energies, [B, K, S]."""
         projected, query, coverage, w_c, v = ctx.saved_tensors
         grad_projected = torch.zeros_like(projected)
         grad_query = torch.empty_like(query)
         grad_v = torch.zeros_like(v)
-        grad, v = grad.to(query.dtype), v.to(query.dtype)
+        grad_energy, v = grad_energy.to(query.dtype), v.to(query.dtype)
         grad_coverage = None if coverage is None else torch.empty_like(coverage)
         grad_w_c = None if coverage is None else torch.zeros_like(w_c)
         one = query.new_ones(())  # 1 as a tensor, which `addcmul` takes
         for b, k in _batch_slices(projected, query):  # of documents and their summaries
             part_coverage = None if coverage is None else coverage[b, k]
             inner = _AdditiveEnergy.activation(projected[b], query[b, k], part_coverage, w_c)  # [b, k, S, A]
-            if _uses_sigmoid(query):
-                torch.add(-one, inner, alpha=2, out=inner)  # tanh(x) = 2 sigmoid(2x) - 1, in one pass
-            grad_v += torch.mv(inner.flatten(0, 2).T, grad[b, k].flatten())
-            # now (1 - tanh^2) times the gradient of energies; the factor v follows after the sums, on smaller tensors
-            torch.addcmul(one, inner, inner, value=-1, out=inner).mul_(grad[b, k].unsqueeze(-1))
+            if _uses_sigmoid(query):  # from sigmoid(2x) to tanh(x) = 2 sigmoid(2x) - 1, in one pass
+                torch.add(-one, inner, alpha=2, out=inner)
+            grad_v += torch.mv(inner.flatten(0, 2).T, grad_energy[b, k].flatten())
+            # from tanh to (1 - tanh^2) times the gradient; the factor v follows after the sums, on smaller tensors
+            torch.addcmul(one, inner, inner, value=-1, out=inner).mul_(grad_energy[b, k].unsqueeze(-1))
             grad_query[b, k] = inner.sum(2) * v
             grad_projected[b].addcmul_(inner.sum(1) if inner.shape[1] > 1 else inner.squeeze(1), v)  # no copy if k = 1
             if coverage is not None:

@@ -136,7 +136,7 @@ class Reader(nn.Module):
         flat_segments = None if segments is None else segments.flatten()
         vectors, positions = [], []  # used states, and their positions in [B T]
         for group in _group_by_size(passages, chunk):
-            width = max(passage.size for passage in group)
+            width = max(passage.size for passage in group)  # P, to which all are padded
             document, start, size, first, last = torch.tensor(group).unsqueeze(-1).unbind(1)  # of N passages, [N, 1]
             offsets = torch.arange(width)                                                    # [P]
             mask = (offsets < size).to(ids.device, non_blocking=True)                        # [N, P]

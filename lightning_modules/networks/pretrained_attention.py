@@ -119,21 +119,21 @@ def prepared_mask(config: PretrainedConfig, mask: Tensor, queries: int, dtype: t
     the GPU. For Q = `queries` the result is [B, 1, Q, T]: True at tokens (PyTorch's attention), or 0 at tokens and the
     lowest number at padding (eager attention). It is [B, T] for other implementations and families of models.
     """
-    if not _takes_prepared_masks(config):
+    if not _takes_4d_masks(config):
         return mask.long()
     return _as_expected(config, mask.bool()[:, None, None].expand(-1, 1, queries, -1), dtype)
 
 
 def causal_mask(config: PretrainedConfig, tokens: Tensor, dtype: torch.dtype) -> Tensor | None:
     """Return the causal mask of a decoder over tokens [B, T], [B, 1, T, T]; None for models that make it themselves."""
-    if not _takes_prepared_masks(config):
+    if not _takes_4d_masks(config):
         return None
     length = tokens.shape[1]
     earlier = torch.ones(length, length, dtype=torch.bool, device=tokens.device).tril()
     return _as_expected(config, earlier.expand(len(tokens), 1, -1, -1), dtype)
 
 
-def _takes_prepared_masks(config: PretrainedConfig) -> bool:
+def _takes_4d_masks(config: PretrainedConfig) -> bool:
     return config.model_type in _FAMILIES and attention_of(config) in _IMPLEMENTATIONS
 
 

@@ -31,7 +31,7 @@ def bidirectional(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> Recurrence:
         return packed(lstm, inputs, lengths)
     positions = torch.arange(inputs.shape[1])
     mask = positions < lengths.unsqueeze(1)                                          # [B, T]
-    reversal = torch.where(mask, lengths.unsqueeze(1) - 1 - positions, positions)    # [B, T], its own inverse
+    reversal = torch.where(mask, lengths.unsqueeze(1) - 1 - positions, positions)    # [B, T]; applied twice, nothing changes
     batch_indices = torch.arange(len(lengths))                                       # [B]
     # an additional input feature marks padding for `_one_direction`
     inputs = torch.cat([inputs, (~mask).unsqueeze(-1).to(inputs)], -1)               # [B, T, D + 1]
@@ -48,7 +48,7 @@ def packed(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> Recurrence:
     """Run `bidirectional` over a packed sequence, sorted here on the CPU: PyTorch would wait for a GPU to sort it."""
     order = lengths.argsort(descending=True)
     to_sorted = order.to(inputs.device, non_blocking=True)
-    to_original = order.argsort().to(inputs.device, non_blocking=True)
+    to_original = order.argsort().to(inputs.device, non_blocking=True)  # inverse permutation
     sequence = pack_padded_sequence(inputs[to_sorted], lengths[order], batch_first=True)
     sequence, (hidden, cell) = lstm(sequence)
     states = pad_packed_sequence(sequence, batch_first=True, total_length=inputs.shape[1])[0]
