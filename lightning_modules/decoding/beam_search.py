@@ -46,7 +46,7 @@ class _Search:
         self.options = options
         self.padding = padding  # id after the end of a hypothesis
         self.searched = torch.arange(batch, device=device)  # batch indices of the documents that are still searched
-        self.tokens = torch.zeros(batch, K, 0, dtype=torch.long, device=device)  # of open hypotheses, t so far
+        self.tokens = torch.zeros(batch, K, 0, dtype=torch.long, device=device)  # of open hypotheses, [B, K, t]
         # log-probabilities of open hypotheses, [B, K]; in float32, even if the default dtype is bfloat16 or float16
         self.sums = torch.full((batch, K), float("-inf"), dtype=torch.float32, device=device)
         self.sums[:, 0] = 0  # one hypothesis at first, because the others would be copies of it
@@ -67,18 +67,18 @@ class _Search:
         length = self.tokens.shape[-1] + 1
         # the 2K best of a document's K C continuations: at most K of them, one per hypothesis, end, so K are left
         totals = (self.sums.unsqueeze(-1) + log_probs).flatten(1)                    # [B, K C]
-        best, index = totals.topk(min(2 * K, totals.shape[-1]), dim=-1)              # [B, 2K]
+        best, index = totals.topk(min(2 * K, totals.shape[-1]), dim=-1)              # [B, 2K], sorted
         parent = index // C  # hypothesis that is continued
         chosen = index % C if ids is None else ids.flatten(1).gather(-1, index)  # token that continues it
         documents = torch.arange(B, device=index.device).unsqueeze(1)
         sequences = torch.cat([self.tokens[documents, parent], chosen.unsqueeze(-1)], -1)  # [B, 2K, t + 1]
 
         # finish those among the first K that are complete: they end with `stop`, or have the maximum length
-        complete = chosen == stop
+        complete = chosen == stop                                                        # [B, 2K]
         if length == self.options.max_length:
             ends_now = (complete[:, :K] & ~best[:, :K].isneginf()).any(1)                # [B]
             has_ended = ends_now | ~self.finished.scores[:, 0].isneginf()  # -inf: none ended earlier, [B]
-            # all hypotheses are complete now, except with `prefer_finished` if one of the document ended with `stop`
+            # truncated hypotheses are complete, too, but with `prefer_finished` only if none of the document has ended
             complete |= ~(has_ended & self.options.prefer_finished).unsqueeze(1)
         complete[:, K:] = False  # an end symbol ranked below the beam does not count
         self._finish(sequences, best.masked_fill(~complete, float("-inf")) / self.options.penalty(length), length)
@@ -86,7 +86,7 @@ class _Search:
         # keep K that can be continued: a stable sort by `is_over` moves them to the front, best first
         is_over = (chosen == stop) | best.isneginf()
         keep = is_over.to(torch.int8).argsort(dim=-1, stable=True)[:, :K]  # [B, K]
-        self.sums = best.masked_fill(chosen == stop, float("-inf")).gather(-1, keep)  # -inf where under K remain
+        self.sums = best.masked_fill(chosen == stop, float("-inf")).gather(-1, keep)  # if under K are open: -inf
         self.tokens = sequences[documents, keep]
         return parent.gather(-1, keep), chosen.gather(-1, keep)
 
@@ -104,13 +104,13 @@ class _Search:
     def close_final(self) -> Tensor:
         """Return whether each document's finished hypotheses are final, [B]; set `sums` to -inf where they are."""
         options = self.options
-        # hypotheses are sorted; -inf if fewer than K are finished, or if none is open: [B] each
+        # of sorted hypotheses, [B] each: -inf if fewer than K are finished, and if none is open
         worst_finished, best_open = self.finished.scores[:, -1], self.sums[:, 0]
         if options.early_stopping:
             final = ~worst_finished.isneginf() | best_open.isneginf()
         else:
             length = self.tokens.shape[-1]
-            # log-probabilities only fall, so no score to come exceeds this one, with the largest penalty to come
+            # log-probabilities only fall, so no later score exceeds the sum over the larger of the penalties to come
             final = best_open / max(options.penalty(length + 1), options.penalty(options.max_length)) <= worst_finished
         self.sums = self.sums.masked_fill(final.unsqueeze(1), float("-inf"))
         return final

@@ -31,7 +31,7 @@ def bidirectional(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> Recurrence:
         return packed(lstm, inputs, lengths)
     positions = torch.arange(inputs.shape[1])
     mask = positions < lengths.unsqueeze(1)                                          # [B, T]
-    reversal = torch.where(mask, lengths.unsqueeze(1) - 1 - positions, positions)    # [B, T]; applied twice, nothing changes
+    reversal = torch.where(mask, lengths.unsqueeze(1) - 1 - positions, positions)    # [B, T]; its own inverse
     batch_indices = torch.arange(len(lengths))                                       # [B]
     # an additional input feature marks padding for `_one_direction`
     inputs = torch.cat([inputs, (~mask).unsqueeze(-1).to(inputs)], -1)               # [B, T, D + 1]
