@@ -37,12 +37,12 @@ class SentenceScorer(Protocol):
 
 @dataclass
 class MatchSumBatch(Batch):
-    """Texts as rows of tokens; a text that exceeds the encoder has several rows."""
+    """B documents with up to C candidate summaries, as rows of tokens; a text of more than `piece` tokens has several."""
 
-    documents: Tensor  # rows of documents, [N, S]
+    documents: Tensor  # N rows of documents, [N, S]
     document_sizes: Tensor = on_host()  # number of tokens of each row, [N], in host memory
     document_of: Tensor  # index of the document of each row, [N]
-    texts: Tensor  # rows of candidates and references, [M, T]
+    texts: Tensor  # M rows of candidates and references, [M, T]
     text_sizes: Tensor = on_host()  # number of tokens of each row, [M], in host memory
     text_of: Tensor  # index of the text of each row, [M]: of the candidates of all documents, then the references
     slots: Tensor  # index of the text of each candidate, [B, C]; 0 for none
@@ -51,16 +51,16 @@ class MatchSumBatch(Batch):
     has_gold: Tensor  # whether there is a reference, [B]
     gains: Tensor  # mean ROUGE-1, -2 and -L F of each candidate against the first reference, [B, C]
     prior: Tensor  # mean score of the sentences of each candidate by the proposing model, [B, C]
-    choices: list[list[list[int]]]  # indices of the sentences of each candidate
+    choices: list[list[list[int]]]  # indices of the sentences of each candidate of each document
     sentences: list[list[str]]  # sentences of each document
-    proposed: list[list[float]]  # scores of all sentences by the proposing model
+    proposed: list[list[float]]  # scores of all sentences of each document by the proposing model
 
 
 class MatchSumData(TokenizerData):
     """Documents with candidate summaries: all subsets of given sizes of the sentences with the highest scores.
 
-    A document with fewer than `keep` sentences keeps them all; larger sizes are left out, and if none is left, the only
-    candidate is the whole document.
+    A document with fewer than `keep` sentences keeps them all. Sizes above their number are left out; if none is left,
+    the only candidate is the whole document.
 
     Args:
         scorer: scorer of sentences; its scores are cached.
@@ -68,7 +68,7 @@ class MatchSumData(TokenizerData):
         checkpoint: pretrained encoder whose tokenizer is used, see `MatchSum`.
         keep: number of sentences of each document from which candidates are formed.
         sizes: numbers of sentences of candidates.
-        piece: maximal number of tokens that are read at once; longer texts are split into pieces.
+        piece: maximum number of tokens that are read at once; longer texts are split into pieces.
         shared: arguments of `SummarizationData`.
 
     Raises:
@@ -132,14 +132,14 @@ class MatchSumData(TokenizerData):
 
     def _for_workers(self) -> "MatchSumData":
         data = super()._for_workers()
-        data.scorer = None
+        data.scorer = None  # a model, which `encode` does not need
         return data
 
     def choices(self, scores: list[float]) -> list[list[int]]:
         """Return the candidate summaries of a document, each as ascending indices of its sentences.
 
-        A candidate is a subset, of one of `sizes`, of the `keep` sentences with the highest `scores`, the first of
-        equal ones. A document with fewer sentences than the smallest size has one candidate with all of them.
+        Candidates are the subsets, with a number of sentences in `sizes`, of the `keep` sentences with the highest
+        `scores`. A document with fewer sentences than the smallest size has one candidate with all of them.
         """
         top_sentences = sorted(range(len(scores)), key=lambda index: (-scores[index], index))[: self.keep]
         choices = [list(choice) for size in self.sizes for choice in combinations(sorted(top_sentences), size)]
@@ -151,8 +151,7 @@ class MatchSumData(TokenizerData):
         sentences = document.sentences
         choices = self.choices(scores)  # sentences of each candidate, as indices
         texts = [[sentences[index] for index in choice] for choice in choices]
-        # the first reference with a word
-        gold = next((reference for reference in document.references if any(map(str.split, reference))), None)
+        gold = next((reference for reference in document.references if any(map(str.split, reference))), None)  # has a word
         rows = self.rows(sentences)  # pieces of at most `piece` tokens
         num_tokens = sum(map(len, rows))
         return {
@@ -181,7 +180,7 @@ class MatchSumData(TokenizerData):
         golds = [row["gold"] for row in rows if row["gold"]]  # first references, as rows of tokens
         # Texts: candidates of all documents, then the references of documents that have one; `texts` has their rows.
         texts, text_of = _flat([text for row in rows for text in row["candidates"]] + golds)
-        firsts = list(accumulate(counts, initial=0))  # index of the first candidate of each document among the texts
+        firsts = list(accumulate(counts, initial=0))  # index in `texts` of each document's first candidate
         has_gold = [bool(row["gold"]) for row in rows]
         earlier_golds = accumulate(has_gold, initial=0)  # number of references of the documents before each one
         # index of the reference of each document among the texts; 0, which is masked, for none
@@ -213,5 +212,5 @@ class MatchSumData(TokenizerData):
 
 
 def _flat(texts: list[list[list[int]]]) -> tuple[list[list[int]], list[int]]:
-    """Return the rows of all texts, and the index of the text of each."""
+    """Return the rows (tokens) of all texts, each a list of rows, and the index of the text of each row."""
     return [row for text in texts for row in text], [number for number, text in enumerate(texts) for _ in text]

@@ -20,8 +20,8 @@ class Parser(Protocol):
     """Interface of discourse parsers, which are LightningModules."""
 
     fingerprint: str  # digest of everything that a parse depends on: weights and version of the code
-    rows: Rows  # which EDUs carry probability in the LDD, `side` or `nucleus`
-    band: int  # half-width of the LDD band; smaller for documents with fewer EDUs
+    rows: Rows  # which EDUs carry probability in the LDD (labeled discourse distribution), see `tree_ldd`
+    band: int  # half-width of the LDD band in EDUs; smaller for documents with fewer EDUs
 
     def predict_step(self, batch: list[ParseRequest], batch_idx: int) -> list[DiscourseParse]: ...
 
@@ -55,7 +55,7 @@ def key_of(request: ParseRequest, parser: Parser) -> str:
 
 
 def count_tokens(text: str) -> int:
-    """Return the number of tokens of a text for estimates of time: words between white space."""
+    """Return the number of words of a text between white space, as tokens for estimates of time."""
     return len(text.split())
 
 
@@ -78,14 +78,14 @@ class ParsingData(LightningDataModule):
     """Batches of documents whose parse is missing in a cache, grouped by length, longest first.
 
     The assignment of documents to processes depends only on the corpus, not on the state of the cache: documents,
-    sorted by length, are distributed over the tasks of an array and the ranks of each task. Processes that start and
+    sorted by length, are distributed over the tasks of a job array and the ranks of each task. Processes that start and
     stop at different times therefore neither duplicate nor omit work. A rank without missing documents repeats one, as
     all ranks must take part in a distributed run.
 
     Args:
         documents: documents to parse; duplicates of a text are parsed once, empty documents are listed in `empty`.
-        batch_size: maximal number of documents in a batch.
-        batch_characters: maximal number of characters in a batch, padding included; a longer document is a batch by
+        batch_size: maximum number of documents in a batch.
+        batch_characters: maximum number of characters in a batch, padding included; a longer document is a batch by
             itself.
         shard: number of this task, from 1, and number of tasks.
 
@@ -148,14 +148,14 @@ class ParsingData(LightningDataModule):
         return self.cache.missing(self.task())
 
     def predict_dataloader(self) -> "Requests":
-        """Return the batches of this rank: its share of the task, as far as the cache lacks it, longest first."""
+        """Return the batches of this rank: documents of its share of the task that the cache lacks, longest first."""
         rank, ranks = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
         task = self.task()  # cache keys, longest documents first; also sets `_lengths`
         missing = self.cache.missing(task[rank::ranks])
         if not missing and ranks > 1:
             missing = task[:1]  # parsed again, since all ranks must take part in a distributed run
         batches: list[list[str]] = []
-        max_documents = 0  # of the last batch; also 0 if its first document exceeds `batch_characters`
+        max_documents = 0  # of the last batch; also 0 if its first document alone exceeds `batch_characters`
         for key in missing:
             if batches and len(batches[-1]) < max_documents:
                 batches[-1].append(key)
@@ -216,7 +216,7 @@ def add_answers(add: Any, batch: list[ParseRequest], answers: list[DiscoursePars
     """Check the parses `answers` that a parser returned for a batch, and store each by `add(key, parse)`.
 
     Raises:
-        ValueError: if the parses do not match the requests in id and order, or the parser in `rows` and half-width.
+        ValueError: if the parses differ from the requests in id or order, or from the parser in `rows` or half-width.
     """
     requested_ids = [request.id for request in batch]
     answered_ids = [parse.id for parse in answers]

@@ -20,8 +20,8 @@ class PretrainedSummarizerData(TokenizerData):
         vocab_size: size of a byte-level BPE trained on the corpus, at least 261 (256 bytes and the special symbols);
             with `checkpoint` at least that of its tokenizer.
         checkpoint: name or folder of a pretrained encoder-decoder whose tokenizer is used.
-        max_source: maximal number of tokens of a document with special symbols; at most the positions of the model.
-        max_target: maximal number of tokens of a summary in the loss, end symbol included.
+        max_source: maximum number of tokens of a document with special symbols; at most the positions of the model.
+        max_target: maximum number of tokens of a summary in the loss, end symbol included.
         source_prefix: text before each document, such as `summarize: ` for T5.
         shared: arguments of `SummarizationData`; to fine-tune a pre-trained run, `tokenizer_dir` is its folder `text`.
     """
@@ -66,7 +66,7 @@ class PretrainedSummarizerData(TokenizerData):
 
     def framed(self, source: list[int], target: list[int]) -> dict[str, Any]:
         """Return the features of the ids of a document and of a summary: both truncated and with special symbols."""
-        source_read = source[: self.room]  # the ids that fit beside the prefix and special symbols
+        source_read = source[: self.room]  # the ids that fit besides the prefix and special symbols
         target, counts = truncate_target(target, self.max_target, self.tokenizer.stop)  # `counts` of target tokens
         framed = [*self.tokenizer.opening, *self._prefix, *source_read, self.tokenizer.stop]
         return {

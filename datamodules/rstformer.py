@@ -34,10 +34,10 @@ _OTHERS_FOLDER = "other_documents"  # folder of their parses, next to the tokeni
 
 
 def reach(token_edu: Tensor, window: int) -> int:
-    """Return the largest distance, in EDUs, between two tokens of a document that attend to each other.
+    """Return the largest distance, in EDUs, between two of S tokens of a document that attend to each other.
 
-    A token attends to `window` tokens on each side. `token_edu` is the index of the EDU of each token in the order of
-    the text, -1 for none, [S].
+    A token attends to `window` tokens on each side. `token_edu` is the index of the EDU (elementary discourse unit) of
+    each token, in the order of the text, -1 for none, [S].
     """
     highest = token_edu.cummax(0).values  # [S]; tokens in no EDU (-1) count as part of the EDU before them
     last = (torch.arange(len(token_edu)) + window).clamp(max=len(token_edu) - 1)  # last token of each window, [S]
@@ -47,14 +47,14 @@ def reach(token_edu: Tensor, window: int) -> int:
 
 @dataclass
 class RSTformerBatch(TargetBatch):
-    """Documents and summaries as ids, with discourse; a target is a summary and </s>."""
+    """B documents of up to S tokens and E EDUs, with discourse: p(EDU i is the nucleus of EDU j under relation l)."""
 
     source: Tensor  # <s>, the document and </s>, [B, S]
     source_mask: Tensor  # 1 at tokens, 0 at padding, [B, S]
     # 1 at the first token, which has global attention, [B, S], on the CPU, where the model looks for the global tokens
     global_mask: Tensor = on_host()
     token_edu: Tensor = on_host()  # EDU of each token, -1 for special tokens and text in no EDU, [B, S], on the CPU
-    ldd: Tensor | None  # LDD, a byte per value (`distributions.decode`), [B, E, 2b + 1, R]; None without discourse
+    ldd: Tensor | None  # p in [i, b + j - i, l] as a byte (`distributions.decode`), [B, E, 2b + 1, R]; None without
     gamma: Tensor | None  # importance of each EDU as a nucleus, float32 [B, E]; None without discourse
 
 
@@ -71,12 +71,12 @@ class RSTformerData(NeedsParser, TokenizerData):
         parser: parser, or its name as in `precis parse --parser`; not needed with `no_discourse`.
         rows: `side` or `nucleus`: which EDUs carry probability in the LDD of a named parser, see `precis parse --rows`.
         parses: folder that `precis parse` filled for training and validation; by default `parses` in the cache.
-        ablation: ablation of the model. `one_best` uses the LDD of the best tree; `ria` a random one, the same for all
-            documents; `permuted` that of the document at permuted pairs of EDUs; `other` that of another document,
-            one of 64 of the training split, which are stored in the run. The others only change the model.
+        ablation: ablation of the model. `one_best` uses the LDD of the best tree; `ria` a random LDD, the same for all
+            documents; `permuted` the LDD with its pairs of EDUs permuted; `other` the LDD of another document, one of
+            64 of the training split, which are stored in the run. All other ablations only change the model.
         ablation_seed: seed of `ria`, `permuted` and `other`.
-        max_source: maximal number of tokens of a document, <s> and </s> included; at most the positions of the model.
-        max_target: maximal number of tokens of a summary in the loss, </s> included.
+        max_source: maximum number of tokens of a document, <s> and </s> included; at most the positions of the model.
+        max_target: maximum number of tokens of a summary in the loss, </s> included.
         half_width: largest distance, in EDUs, of two EDUs whose LDD is in a batch; at most that of the parser.
         shared: arguments of `SummarizationData`.
     """
@@ -211,7 +211,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         return list(self._features)
 
     def widest_reach(self, split: str, window: int) -> tuple[int, str]:
-        """Return the largest `reach` for `window` tokens, and its document id; only of documents with distant EDUs."""
+        """Return the largest `reach` for `window` tokens, and its document id, among documents with distant EDUs."""
         widest, widest_id = 0, ""  # returned if no document has distant EDUs
         features = self.features(split)
         keys = features["parse"][:]
@@ -237,7 +237,7 @@ class RSTformerData(NeedsParser, TokenizerData):
                 writer.add(key, parses[key])
 
     def _announce(self, split: str, missing: list[Document]) -> None:
-        """Print that documents lack a parse; a folder that the user named must have those of training (`UserError`)."""
+        """Print that documents lack a parse; UserError for those of training if the user named the folder of parses."""
         examples = ", ".join(document.id for document in missing[:3]) + (", ..." if len(missing) > 3 else "")
         documents = f"{counted(len(missing), 'document')} of {split} ({examples})"
         lacks = f"{self.parses}: no parse of {documents} by this parser with a band of {self.parser.band} EDUs"
@@ -280,18 +280,18 @@ class RSTformerData(NeedsParser, TokenizerData):
         discourse = self.read_discourse()  # gives LDD and gamma by the ablation
         bands: dict[int, Tensor] = {}  # index in the batch -> LDD as in `RSTformerBatch`, [EDUs, 2b + 1, R]
         gammas: dict[int, Tensor] = {}  # index in the batch -> importance as nuclei, [EDUs]
-        for n, row in enumerate(rows):
+        for index, row in enumerate(rows):
             if not row["parse"]:  # a document without text
                 continue
             parse = self.cache.get(row["parse"], row["id"])
             edus = align(torch.tensor([row["starts"], row["ends"]]).T, parse.edus)  # EDU of each token or -1, [tokens]
             size = int(edus.max()) + 1  # number of EDUs in the truncated text; 0 if it ends before the first one
             if size:
-                token_edu[n, : len(edus)] = edus
-                bands[n] = discourse.codes(parse, size)
-                gammas[n] = discourse.gamma(parse, size)
+                token_edu[index, : len(edus)] = edus
+                bands[index] = discourse.codes(parse, size)
+                gammas[index] = discourse.gamma(parse, size)
         if len({band.shape[2] for band in bands.values()}) > 1:
-            relations_of = {rows[n]["id"]: band.shape[2] for n, band in bands.items()}
+            relations_of = {rows[index]["id"]: band.shape[2] for index, band in bands.items()}
             problem = f"parses with different numbers of relations: {relations_of}"
             raise UserError(f"{self.parses}: {problem}; parse them again")
         max_edus = max((len(band) for band in bands.values()), default=1)  # without any parse, one EDU of padding
@@ -299,7 +299,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         relations = len(self.parser.relations)  # R
         ldd = torch.zeros(len(rows), max_edus, 2 * half_width + 1, relations, dtype=torch.uint8)
         gamma = torch.zeros(len(rows), max_edus)
-        for n, band in bands.items():
-            ldd[n, : len(band)] = resize(band, half_width)  # zeros beyond the band of a short text
-            gamma[n, : len(band)] = gammas[n]
+        for index, band in bands.items():
+            ldd[index, : len(band)] = resize(band, half_width)  # zeros beyond the band of a short text
+            gamma[index, : len(band)] = gammas[index]
         return token_edu, ldd, gamma

@@ -12,8 +12,8 @@ from datamodules.documents import BadRecord, Document, UserError
 class SentenceIndex:
     """Scorer of sentences (`SentenceScorer`) by files that list the best sentences of each document, best first.
 
-    A line of a file is an object with `sent_id`, the indices of the sentences from 0, and perhaps `id`. Without ids,
-    line n belongs to document n of the file that is named before it in `files`.
+    A line of a file is a JSON object with `sent_id`, the indices of the sentences from 0, and perhaps `id`. Without
+    ids, line n belongs to document n of the document file that `files` pairs with it.
 
     Args:
         files: index files by the name (without suffix) of the file that holds the documents, such as
@@ -49,7 +49,7 @@ class SentenceIndex:
                 # `type`, because True and False are instances of `int`
                 if not isinstance(indices, list) or not all(type(index) is int and index >= 0 for index in indices):
                     raise UserError(f"{where}: sent_id is not a list of indices; correct it")
-                by_id[str(row.get("id", f"{stem}-{number}"))] = where, indices  # the default id is that of `Files`
+                by_id[str(row.get("id", f"{stem}-{number}"))] = where, indices  # default: as in `Files`
         return by_id
 
     def sentence_scores(self, documents: Iterable[Document]) -> Iterator[list[float]]:

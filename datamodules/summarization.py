@@ -51,14 +51,14 @@ class SummarizationData(LightningDataModule, ABC):
     Args:
         corpus: corpus of the documents.
         batch_size: number of documents per rank in a training batch.
-        eval_batch_size: the same in validation, test and prediction; by default `batch_size`.
+        eval_batch_size: number of documents per rank in other batches; by default `batch_size`.
         tokenizer_dir: folder with the tokenizer of an earlier run (`RUN/text`), used instead of building one.
         cache_dir: folder of caches; by default `$PRECIS_CACHE` or `~/.cache/precis`.
         on_bad_record: `raise` stops at an invalid record, `skip` leaves it out with a warning.
-        max_train: maximal number of training documents; all by default.
+        max_train: maximum number of training documents; all by default.
         train_subset: documents that `max_train` keeps: the `first`, or a `random` sample, the same for all seeds. In
             corpora that are sorted by source or date, the first documents are unlike those of other splits.
-        max_eval: maximal number of documents of validation, test and prediction, from the beginning; all by default.
+        max_eval: maximum number of documents of validation, test and prediction, from the beginning; all by default.
         num_workers: number of loader processes per rank; by default none on a CPU, up to 4 with a GPU.
         num_proc: number of processes that split sentences and encode documents.
         pool: number of global batches that are sorted by length together, see `BatchSampler`.
@@ -138,7 +138,7 @@ class SummarizationData(LightningDataModule, ABC):
         self.tokenizer.save(folder)
 
     def truncation_limits(self) -> dict[str, str]:
-        """Return the counts of the column `truncation` to report, and the option that limits each; empty for none."""
+        """Return the option that limits each count of the column `truncation`; {} to report none."""
         return {}
 
     def documents(self, split: str) -> "datasets.Dataset":
@@ -172,7 +172,7 @@ class SummarizationData(LightningDataModule, ABC):
     def features(self, split: str) -> "datasets.Dataset":
         """Return the encoded documents of a split, from the cache if possible."""
         if split not in self._features:
-            settings = [FEATURES_VERSION, self.feature_settings(), *self.language.setting.values()]  # none for `en`
+            settings = [FEATURES_VERSION, self.feature_settings(), *self.language.setting.values()]  # no value for `en`
             key = _digest(type(self).__name__, self.digest(split), self.tokenizer.state(), settings)
             self._features[split] = self._cached_features(self.documents(split), key, f"encoding {split}")
             self._report_truncation(split)
@@ -266,7 +266,7 @@ class SummarizationData(LightningDataModule, ABC):
         if not self.language.is_english:
             return
         documents = self.documents(split)
-        sample = documents.select(range(min(100, len(documents))))  # enough to tell the script of a corpus
+        sample = documents.select(range(min(100, len(documents))))  # enough to tell the script
         script = script_of(all_texts(sample))  # None if there are no letters
         if script and script.latin < 0.5:
             raise UserError(

@@ -34,7 +34,7 @@ class TreebankSplits(LightningDataModule, ABC):
         licences: licences of training documents, optionally followed by a note in brackets in the treebank; others are
             left out. All documents by default; spelling matters.
         batch_size: number of documents per rank in a training batch.
-        eval_batch_size: the same in validation and test.
+        eval_batch_size: number of documents per rank in a batch of validation or test.
         pool: number of training batches that are sorted by length together; 0 for no sorting.
         num_workers: number of loader processes per rank; by default none on a CPU, up to 4 with a GPU.
         seed: seed of the training order; by default that of the run (`seed_everything`).
@@ -111,7 +111,7 @@ class TreebankSplits(LightningDataModule, ABC):
     def _loader(self, split: str, shuffle: bool) -> ResumableLoader:
         features = self._features[split]
         order = {"shuffle": shuffle, "seed": self.seed, "pool": self.pool}
-        lengths = [of_document.size for of_document in features]
+        lengths = [features_of_document.size for features_of_document in features]
         batch_size = self.batch_size if shuffle else self.eval_batch_size
         return loader_of(features, lengths, batch_size, self.collate, split, self.trainer, self.num_workers, **order)
 
@@ -146,7 +146,7 @@ class TreebankData(TreebankSplits):
         inventory: list[str] | dict[str, list[str]] | str = "gum",
         **shared: Any,
     ) -> None:
-        super().__init__(train, val, test, eval_batch_size=1, pool=25, **shared)  # sorts 25 batches by size
+        super().__init__(train, val, test, eval_batch_size=1, pool=25, **shared)  # 25 batches are sorted together
         self.inventory = inventory_of(inventory)
         # (nuclearity, relation) -> index of the class that a parser predicts for a node
         self.classes = {name: number for number, name in enumerate(label_classes(self.inventory))}

@@ -45,20 +45,20 @@ class TruncationRow:
 
 
 def text_limits(max_source: int | None, max_target: int | None = None) -> dict[str, str]:
-    """Return the counts of `count_source`, and of `truncate_target` if there is a `max_target`, each with its limit."""
+    """Return the option that limits each count of `count_source` and, with a `max_target`, of `truncate_target`."""
     source = "no limit" if max_source is None else f"data.max_source {max_source}"
     limits = dict.fromkeys(("source_tokens", "source_sentences", "source_paragraphs"), source)
     return limits if max_target is None else limits | {"target_tokens": f"data.max_target {max_target}"}
 
 
 def truncate_target(tokens: list[int], max_target: int, stop: int) -> tuple[list[int], Counts]:
-    """Return a summary as at most `max_target` tokens, the end symbol `stop` included, and its counts without it."""
+    """Return at most `max_target` tokens of a summary, including the end symbol `stop`, and its counts without `stop`."""
     truncated = tokens[: max_target - 1]
     return [*truncated, stop], {"target_tokens": [len(truncated), len(tokens)]}
 
 
 def count_source(document: Document, tokens_read: int, tokens: int, sentences_read: int) -> Counts:
-    """Return [read, total] tokens, sentences, paragraphs of a document, by name; the last two are read if complete."""
+    """Return numbers [read, total] of tokens, sentences, paragraphs; a paragraph is read if all its sentences are."""
     sizes = [len(part) for part in document.parts]  # sentences of each paragraph, or source document
     return {
         "source_tokens": [tokens_read, tokens],

@@ -1,1 +1,1 @@
-"""Discourse: treebanks, RST trees, parses and labelled discourse distributions."""
+"""Discourse: treebanks, RST trees, parses and labeled discourse distributions."""

@@ -1,4 +1,4 @@
-"""What RSTformer reads as the discourse of a document: that of its parser, or that of an ablation.
+"""What RSTformer reads as the discourse of a document: the output of its parser, or an ablation.
 
 A model that gains from the discourse of a document, but not from matched controls, gains from its structure:
 
@@ -24,52 +24,56 @@ _CANDIDATES = 8  # documents of similar length, from which `other` chooses
 
 
 class ParserDiscourse:
-    """Discourse of the parser, unchanged, in bands of at most `half_width`; base class of the ablations."""
+    """Discourse as the parser gives it; base class of the ablations.
+
+    An LDD (labeled discourse distribution) is p(EDU i is the nucleus of EDU j under relation l) for elementary
+    discourse units (EDUs). Only its band of half-width b is kept: pairs of EDUs at most b <= `half_width` apart.
+    """
 
     def __init__(self, half_width: int, seed: int = 0) -> None:
         self.half_width = half_width
         self.seed = seed
 
     def half(self, parse: DiscourseParse) -> int:
-        """Return the half-width b of the band of a document, less than its number of EDUs."""
+        """Return the half-width b of the band of a document, at most its number of EDUs minus one."""
         return min(self.half_width, parse.size - 1)
 
     def codes(self, parse: DiscourseParse, size: int) -> Tensor:
-        """Return the LDD of the first `size` EDUs with one byte per value, uint8 [E, 2b + 1, R]."""
+        """Return the LDD band of the first E = `size` EDUs for R relations, a byte per value, uint8 [E, 2b + 1, R]."""
         return parse.code(self.half(parse))[:size]
 
     def gamma(self, parse: DiscourseParse, size: int) -> Tensor:
-        """Return the importance of the first `size` EDUs as nuclei, [E]."""
+        """Return gamma, the importance of each of the first E = `size` EDUs as a nucleus (mean of the LDD), [E]."""
         return parse.gamma[:size]
 
 
 class OneBestDiscourse(ParserDiscourse):
-    """The most probable tree in place of the distribution over trees."""
+    """The LDD of the most probable tree, zeros and ones, instead of the distribution over trees."""
 
     def codes(self, parse: DiscourseParse, size: int) -> Tensor:
-        ldd = tree_ldd(parse.tree, parse.size, len(parse.relations), parse.rows, self.half(parse))
-        return encode(ldd)[:size]
+        ldd = tree_ldd(parse.tree, parse.size, len(parse.relations), rows=parse.rows, band=self.half(parse))
+        return encode(ldd)[:size]  # one byte per value
 
     def gamma(self, parse: DiscourseParse, size: int) -> Tensor:
         return tree_gamma(parse.tree, parse.size, parse.rows)[:size]
 
 
 class RandomDiscourse(ParserDiscourse):
-    """Random identical attention: one table of `random_ldd` for all documents.
+    """Random identical attention (Pu et al. 2023): one random LDD, a table of `random_ldd`, for all documents.
 
-    A random table has no values outside the band, so gamma is the mean over pairs within the band.
+    The table has no values outside the band, so gamma is the mean over pairs within the band.
     """
 
-    _table: Tensor | None = None  # codes for the longest document so far or more EDUs, [T, 2 half_width + 1, R]
+    _table: Tensor | None = None  # codes of T EDUs, enough for the longest document so far, [T, 2 half_width + 1, R]
 
     def codes(self, parse: DiscourseParse, size: int) -> Tensor:  # of the first `size` EDUs, uint8 [size, 2b + 1, R]
         if self._table is None or parse.size > len(self._table):
-            num_edus = max(64, 1 << (parse.size - 1).bit_length())  # 64, 128, ...: the table rarely grows
+            num_edus = max(64, 1 << (parse.size - 1).bit_length())  # a power of two, so that the table rarely grows
             self._table = encode(random_ldd(num_edus, self.half_width, len(parse.relations), self.seed))
         half = self.half(parse)
         unused = self.half_width - half  # columns of the table on each side, for pairs that are too far apart
         codes = self._table[: parse.size, unused : unused + 2 * half + 1]  # [E, 2b + 1, R]
-        is_pair = inside(parse.size, half).unsqueeze(-1)  # the table has values after the end of the document
+        is_pair = inside(parse.size, half).unsqueeze(-1)  # False outside the document, where the table has values
         return (codes * is_pair)[:size]
 
     def gamma(self, parse: DiscourseParse, size: int) -> Tensor:
@@ -90,8 +94,8 @@ class PermutedDiscourse(ParserDiscourse):
 class OtherDiscourse(ParserDiscourse):
     """The discourse of another document.
 
-    It is one of the eight shortest documents with at least as many EDUs, or of the eight longest if there are none. The
-    choice depends on `seed` and the text of the document. A document never gets the parse of the same text.
+    That is one of the eight shortest with at least as many EDUs, or one of the eight longest if none has as many. The
+    choice depends on `seed` and the text of the document. A document never gets a parse of its own text.
 
     Args:
         parses: parses of training documents, to choose from.
@@ -121,7 +125,7 @@ class OtherDiscourse(ParserDiscourse):
 
     def gamma(self, parse: DiscourseParse, size: int) -> Tensor:
         gamma = self.choose(parse, size).gamma
-        return gamma[torch.arange(size) * min(len(gamma), size) // size]  # truncated or stretched, as in `fit_to_size`
+        return gamma[torch.arange(size) * min(len(gamma), size) // size]  # repeats EDUs if it has too few: 0, 0, 1, ...
 
 
 def document_seed(seed: int, text_digest: str) -> int:
@@ -133,8 +137,8 @@ def document_seed(seed: int, text_digest: str) -> int:
 def permute_pairs(codes: Tensor, seed: int) -> Tensor:
     """Permute the codes (`encode`) of an LDD of E EDUs and R relations, [E, 2b + 1, R], over the pairs in its band.
 
-    All permutations are equally likely. The codes of a pair for all relations stay together, so that each relation
-    keeps the distribution of its values. The diagonal and pairs outside the document stay zero.
+    Entry [i, b + d] is the pair of EDUs i and i + d. The codes of a pair for all relations stay together, so each
+    relation keeps the distribution of its values. The diagonal and pairs outside the document stay zero.
     """
     is_pair = inside(len(codes), codes.shape[1] // 2)  # [E, 2b + 1]
     pair_codes = codes[is_pair]  # [pairs, R]
@@ -145,16 +149,17 @@ def permute_pairs(codes: Tensor, seed: int) -> Tensor:
 
 
 def fit_to_size(codes: Tensor, size: int, half_width: int) -> Tensor:
-    """Fit an LDD's codes, see `permute_pairs`, from F to E EDUs: [F, 2c + 1, R] -> [E, 2b + 1, R], c >= min(b, F - 1).
+    """Truncate or stretch the codes of an LDD from F to E EDUs, [F, 2c + 1, R] -> [E, 2b + 1, R]; c >= min(b, F - 1).
 
-    If F > E, the last EDUs are dropped; else EDU i gets the values of its source, EDU floor(i F / E) of F. EDUs
-    with the same source get the zeros of its diagonal: they are unrelated. Column b + d of row i is EDUs i and i + d.
+    If F > E, the last EDUs are dropped; else EDU i gets the values of source EDU floor(i F / E), and EDUs with the same
+    source are unrelated: zeros. Entry [i, b + d] is the pair of EDUs i and i + d, for each of R relations.
     """
     source_size = len(codes)  # F
     source_half = codes.shape[1] // 2  # c
-    source_edu = torch.arange(size) * min(source_size, size) // size  # floor(i F / E), or i if F > E, [E]
-    column_edu = (torch.arange(size)[:, None] + torch.arange(-half_width, half_width + 1)).clamp(0, size - 1)
-    offset = source_edu[column_edu] - source_edu[:, None]  # distance of sources, at most that of EDUs, [E, 2b + 1]
+    edu = torch.arange(size)  # EDU i of each row, [E]
+    source_edu = edu * min(source_size, size) // size  # floor(i F / E), or i if F > E, [E]
+    column_edu = (edu[:, None] + torch.arange(-half_width, half_width + 1)).clamp(0, size - 1)  # j = i + d, [E, 2b + 1]
+    offset = source_edu[column_edu] - source_edu[:, None]  # from the source of i to that of j, [E, 2b + 1]
     fitted = codes[source_edu[:, None], source_half + offset]  # [E, 2b + 1, R]
     return fitted * inside(size, half_width).unsqueeze(-1)
 

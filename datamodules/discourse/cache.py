@@ -30,15 +30,15 @@ class MissingParse(UserError):
 def parse_key(request: ParseRequest, fingerprint: str, rows: str, band: int) -> str:
     """Return the cache key of a parse: SHA-256 of everything that it depends on.
 
-    These are the text, its sentences, paragraphs and EDUs, the parser (`fingerprint`), the settings of the discourse
-    distribution (`rows` and half-width `band` of `tree_ldd`) and the cache version, but not the id of the document.
+    These are the text, its sentences, paragraphs and EDUs, the parser (`fingerprint`), the settings of its discourse
+    distribution (`rows` and half-width `band`, see `tree_ldd`) and the cache version, but not the id of the document.
     """
     inputs = [VERSION, fingerprint, rows, band, request.sentences, request.paragraphs, request.edus, request.text]
     return text_digest(json.dumps(inputs))
 
 
 class ParseCache:
-    """Cache of parses by `parse_key`, a hash of all that they depend on, in shards in a folder that may not exist yet.
+    """Cache of discourse parses by `parse_key`, in shards: files of many parses in a folder, which may not exist yet.
 
     Raises:
         UserError: if the folder is not a cache of parses, or has another version of the format.
@@ -48,7 +48,7 @@ class ParseCache:
         self.folder = Path(folder)
         self._shards: dict[Path, Shard] = {}  # intact shards
         self._broken: dict[Path, str] = {}  # damaged shards, with the reason
-        self._shards_of: dict[str, list[Path]] = {}  # by key of a parse, which several writers may have stored
+        self._shards_of: dict[str, list[Path]] = {}  # key of a parse -> shards; several may contain it
         self._verified: set[tuple[Path, str]] = set()  # (shard, key) of documents verified in this process
         self._check_manifest()
         self.refresh()
@@ -79,7 +79,7 @@ class ParseCache:
         for path in self._shards.keys() - paths:
             self._forget(path)
         self._broken = {path: reason for path, reason in self._broken.items() if path in paths}  # still there
-        for path in sorted(paths - self._shards.keys() - self._broken.keys()):  # all processes use the same copy
+        for path in sorted(paths - self._shards.keys() - self._broken.keys()):  # sorted: all processes prefer one copy
             try:
                 shard = self._shards[path] = shards.read_header(path)
             except FileNotFoundError:  # another process removed it
@@ -93,18 +93,18 @@ class ParseCache:
     def size(self, key: str) -> int:
         """Return the number of EDUs of a cached parse, from the header of its shard."""
         shard = self._shards[self._shards_of[key][0]]
-        _, shape, _ = shard.documents[key].tensors["edus"]  # type, [E, 2], offset in the file
+        _, shape, _ = shard.documents[key].tensors["edus"]  # (type, shape [E, 2], offset in the file)
         return shape[0]
 
     def missing(self, keys: Iterable[str]) -> list[str]:
         """Return the keys whose parse is missing or damaged, each once, in the order of `keys`.
 
-        Every document is read and verified (about one second per gigabyte).
+        Every parse is read and verified (about one second per gigabyte).
         """
         self.refresh()
         keys = list(dict.fromkeys(keys))
         num_damaged = None
-        # A damaged document removes its shard, also for documents verified in it before: repeat until none is removed.
+        # A damaged parse removes its shard, also with parses that this loop found intact: repeat until none is removed.
         while num_damaged != len(self._broken):
             num_damaged = len(self._broken)
             for key in keys:
@@ -114,7 +114,7 @@ class ParseCache:
     def get(self, key: str, id: str | None = None) -> DiscourseParse:
         """Return a parse; its tensors are a private memory map, which loads only the pages that are accessed.
 
-        The parse gets `id`, by default the id of the document that was parsed, maybe another with the same text.
+        Its id becomes `id`; by default it is the id of the document that was parsed, maybe another with the same text.
 
         Raises:
             MissingParse: if the parse is missing or damaged.
@@ -128,7 +128,7 @@ class ParseCache:
         return parse if id is None else replace(parse, id=id)
 
     def _find(self, key: str) -> DiscourseParse | None:
-        """Return the first intact copy of a document, or None; damaged shards are removed from the list."""
+        """Return the first intact copy of a parse, None if there is none; ignore the damaged shards before it."""
         paths = list(self._shards_of.get(key, []))  # copied, because `_ignore` removes paths
         return next(filter(None, (self._read_parse(path, key) for path in paths)), None)
 
@@ -148,7 +148,7 @@ class ParseCache:
 
     def _ignore(self, path: Path, reason: str) -> None:
         """Ignore a damaged shard with all its documents, since damage in one place suggests more elsewhere."""
-        if path in self._shards:  # unless its header is damaged
+        if path in self._shards:  # a shard with a damaged header is not
             self._forget(path)
         self._broken[path] = reason
         documents = "its documents count as missing and are parsed again by `precis parse`"
@@ -201,9 +201,9 @@ class ParseCache:
 class ShardWriter(AbstractContextManager):
     """Buffered writer of parses, which writes each shard atomically.
 
-    A shard has at most `documents` parses; it is written when the buffer has as many or reaches `megabytes`, or its
-    oldest parse is `seconds` old, which `add` checks. A killed process loses only the parses since the last shard. Use
-    it in a `with` block: its end writes the buffer, also after an exception. Damaged shards are renamed to `*.broken`.
+    A shard is written when the buffer has `documents` parses or `megabytes`, or when `add` finds its oldest parse
+    `seconds` old. A killed process loses only the parses since the last shard. Use the writer in a `with` block, whose
+    end writes the buffer, also after an exception. Damaged shards are renamed to `*.broken`.
 
     Raises:
         UserError: if the folder cannot be written to.
@@ -226,7 +226,7 @@ class ShardWriter(AbstractContextManager):
         self.flush()
 
     def add(self, key: str, parse: DiscourseParse) -> None:
-        """Add a parse to the buffer; write a shard if it then has `documents` or `megabytes`, or is `seconds` old.
+        """Add a parse; write a shard if the buffer then has `documents` parses or `megabytes`, or is `seconds` old.
 
         Raises:
             UserError: if the shard cannot be written.

@@ -1,4 +1,4 @@
-"""Labelled discourse distributions (LDD): bands, one-byte encoding, LDDs of single trees and random LDDs.
+"""Labeled discourse distributions (LDD): bands, one-byte encoding, LDDs of single trees and random LDDs.
 
 An LDD is p(edu_i is the nucleus of edu_j under relation l). Its band of half-width b is a tensor [E, 2b + 1, R] whose
 entry [i, b + d, l] is p(edu_i, edu_(i + d), l); the diagonal (d = 0) and pairs outside the document are zero.
@@ -21,7 +21,7 @@ _RIGHT_NUCLEUS = (1, 2)
 
 
 def inside(size: int, band: int) -> Tensor:
-    """Return the mask of a band of half-width b: True at pairs of two different EDUs of the document, [E, 2b + 1]."""
+    """Return the mask of a band over E EDUs, [E, 2b + 1]: [i, b + d] is True if d is not 0 and EDU i + d exists."""
     column_edu = torch.arange(size)[:, None] + torch.arange(-band, band + 1)  # j = i + d, [E, 2b + 1]
     is_pair = (column_edu >= 0) & (column_edu < size)
     is_pair[:, band] = False  # the diagonal, d = 0
@@ -39,7 +39,7 @@ def to_dense(band: Tensor) -> Tensor:
 
 
 def resize(band: Tensor, half_width: int) -> Tensor:
-    """Truncate or zero-pad a band to another half-width: [E, 2b + 1, R] -> [E, 2 half_width + 1, R]."""
+    """Truncate or zero-pad the band of E EDUs and R relations: [E, 2b + 1, R] -> [E, 2 half_width + 1, R]."""
     extra = half_width - band.shape[1] // 2  # columns to add on each side, or to remove if negative
     return torch.nn.functional.pad(band, (0, 0, extra, extra))  # dimension R by 0, columns by `extra`
 
@@ -69,16 +69,16 @@ def tree_ldd(
 ) -> Tensor:  # fmt: skip
     """Return the LDD of one binary tree: 1 where edu_i is the nucleus of edu_j at their lowest common ancestor.
 
-    With `side`, edu_i is on a nucleus side of that node; with `nucleus`, it is also a nucleus of its own parent. A node
-    is identified by its split s, the last EDU of its left child. The lowest common ancestor of EDUs i < j is the node
-    with the longest span among those with i <= s < j, so one cumulative maximum over j finds it for all pairs.
+    A node is identified by its split s, the last EDU of its left child. The lowest common ancestor of EDUs i < j is the
+    node with the longest span among those with i <= s < j, so one cumulative maximum over j finds it for all pairs.
 
     Args:
         tree: nodes (start, split, end, nuclearity, relation) over EDUs start ... split and split + 1 ... end, inclusive
             as in `trees.Span`, [E - 1, 5].
         size: number of EDUs E.
         relations: number of relations R.
-        rows: which EDUs carry probability, `side` or `nucleus`.
+        rows: which EDUs i carry probability: with `side`, those on a nucleus side of the lowest common ancestor; with
+            `nucleus`, only those that are also a nucleus of their own parent.
         band: half-width b; E - 1 by default, which includes every pair.
         probability: value of each node instead of 1, [E - 1].
 
@@ -91,44 +91,45 @@ def tree_ldd(
     tree = check_tree(tree, size, relations).long()
     band = max(0, size - 1) if band is None else band
     ldd = torch.zeros(size, 2 * band + 1, relations)  # [E, 2b + 1, R]
-    reach = min(band, size - 1)  # largest distance of a pair
+    reach = min(band, size - 1)  # largest distance j - i
     if reach <= 0:
         return ldd
-    by_split = torch.zeros(size - 1, 5, dtype=torch.long)
+    by_split = torch.zeros(size - 1, 5, dtype=torch.long)  # node of each split, [E - 1, 5]
     by_split[tree[:, 1]] = tree
-    value = torch.ones(size - 1)
+    value = torch.ones(size - 1)  # of the node of each split, [E - 1]
     if probability is not None:
         value[tree[:, 1]] = probability.float()
-    # A maximum of these numbers selects the longest span, and modulo `size` gives its split.
+    # A maximum of these numbers selects the longest span, and modulo `size` gives the split of this node.
     length_and_split = (by_split[:, 2] - by_split[:, 0]) * size + torch.arange(size - 1)
     padded = torch.cat([length_and_split, length_and_split.new_zeros(reach)])
-    ancestor = padded.unfold(0, reach, 1)[: size - 1].cummax(1).values % size  # [E - 1, reach], for (i, i + 1 + column)
-    first = torch.arange(size - 1)[:, None].expand(-1, reach)
-    offset = torch.arange(1, reach + 1).expand(size - 1, -1)
-    valid = first + offset < size
-    first, offset, ancestor = first[valid], offset[valid], ancestor[valid]  # each [pairs]
-    node = by_split[ancestor]
-    value = value[ancestor]
-    left = torch.isin(node[:, 3], torch.tensor(_LEFT_NUCLEUS))
-    right = torch.isin(node[:, 3], torch.tensor(_RIGHT_NUCLEUS))
-    ldd[first[left], band + offset[left], node[left, 4]] = value[left]  # the left EDU is the nucleus
-    ldd[(first + offset)[right], band - offset[right], node[right, 4]] = value[right]
+    windows = padded.unfold(0, reach, 1)[: size - 1]  # the splits i, i + 1, ... in row i, [E - 1, reach]
+    ancestor = windows.cummax(1).values % size  # split of the ancestor of i and j = i + 1 + column, [E - 1, reach]
+    i = torch.arange(size - 1)[:, None].expand(-1, reach)
+    distance = torch.arange(1, reach + 1).expand(size - 1, -1)  # j - i
+    is_pair = i + distance < size
+    i, distance, ancestor = i[is_pair], distance[is_pair], ancestor[is_pair]  # each [pairs]
+    nuclearity, relation = by_split[ancestor, 3], by_split[ancestor, 4]  # each [pairs]
+    value = value[ancestor]  # [pairs]
+    left = torch.isin(nuclearity, torch.tensor(_LEFT_NUCLEUS))  # whether EDU i is the nucleus
+    right = torch.isin(nuclearity, torch.tensor(_RIGHT_NUCLEUS))  # whether EDU j is; both with NN
+    ldd[i[left], band + distance[left], relation[left]] = value[left]  # p(i, j, relation)
+    ldd[(i + distance)[right], band - distance[right], relation[right]] = value[right]  # p(j, i, relation)
     if rows == "nucleus":
         ldd *= nucleus_leaves(tree, size)[:, None, None]
     return ldd
 
 
 def tree_gamma(tree: Tensor, size: int, rows: Rows = "side", probability: Tensor | None = None) -> Tensor:
-    """Return gamma, (1 / E) sum_b,l p(a, b, l) of each EDU a, [E], for p = `tree_ldd` of the same arguments."""
+    """Return gamma of each EDU a, (1 / E) sum of p(a, b, l) over EDUs b and relations l, with `tree_ldd` as p, [E]."""
     start, split, end, nuclearity = tree[:, :4].long().unbind(1)  # each [E - 1]
     value = torch.ones(len(tree)) if probability is None else probability.float()  # of each node, [E - 1]
-    change = torch.zeros(size + 1)  # difference between the sums of an EDU and the EDU before it
+    change = torch.zeros(size + 1)  # sum of p of each EDU minus the sum of the EDU before it; its `cumsum` is the sums
     # An EDU on a nucleus side of a node is the nucleus of all EDUs on the other side.
     for ids, first, last, other_side in (  # `ids`: nuclearities whose left, or right, child is a nucleus
         (_LEFT_NUCLEUS, start, split, end - split),
         (_RIGHT_NUCLEUS, split + 1, end, split + 1 - start),
     ):
-        mass = other_side * value * torch.isin(nuclearity, torch.tensor(ids))  # of each EDU first ... last, [E - 1]
+        mass = other_side * value * torch.isin(nuclearity, torch.tensor(ids))  # for EDUs first ... last, [E - 1]
         change.index_add_(0, first, mass).index_add_(0, last + 1, mass, alpha=-1)
     gamma = change.cumsum(0)[:size] / size
     return gamma * nucleus_leaves(tree, size) if rows == "nucleus" else gamma  # 0 for satellites
@@ -137,8 +138,8 @@ def tree_gamma(tree: Tensor, size: int, rows: Rows = "side", probability: Tensor
 def band_gamma(band: Tensor) -> Tensor:
     """Estimate gamma (`tree_gamma`) of E EDUs from the band of an LDD with R relations: [E, 2b + 1, R] -> [E].
 
-    It is the sum of p over relations, averaged over the pairs of the band, times (E - 1) / E, since gamma divides the
-    sum over E - 1 other EDUs by E. Exact if the band includes every pair.
+    The estimate is the sum of p over relations, averaged over the pairs of an EDU in the band, times (E - 1) / E, since
+    gamma divides the sum over E - 1 other EDUs by E. It is exact if the band includes every pair.
     """
     size = len(band)
     num_pairs = inside(size, band.shape[1] // 2).sum(1).clamp(min=1).to(band.device)  # [E]; 0 for a single EDU
@@ -156,7 +157,7 @@ def nucleus_leaves(tree: Tensor, size: int) -> Tensor:
 
 
 def check_tree(tree: Tensor, size: int, relations: int) -> Tensor:
-    """Return nodes unchanged if they are a binary tree of `size` EDUs and `relations` relations; else ValueError."""
+    """Return nodes unchanged; raise ValueError if they are no binary tree of `size` EDUs or exceed `relations` ids."""
     num_nodes = max(0, size - 1)
     if tree.shape != (num_nodes, 5):
         raise ValueError(f"a binary tree over {size} EDUs has nodes [{num_nodes}, 5], got {list(tree.shape)}")
@@ -172,13 +173,13 @@ def check_tree(tree: Tensor, size: int, relations: int) -> Tensor:
 
 
 def random_ldd(size: int, band: int, relations: int, seed: int = 0) -> Tensor:
-    """Return a random LDD of E EDUs, R relations and half-width b, float32 [E, 2b + 1, R], 0 at i = j and outside.
+    """Return a random LDD with half-width b, float32 [E, 2b + 1, R], 0 for i = j and for j outside the E EDUs.
 
     Values in [0, 1) depend only on i, j, l and the seed, so they are equal in all documents and for all half-widths.
     """
     i = torch.arange(size)[:, None, None]  # [E, 1, 1]
     j = i + torch.arange(-band, band + 1)[:, None]  # [E, 2b + 1, 1]
-    pairs = _mix_bits(_mix_bits(_mix_bits(torch.tensor(seed) + 1) + i) + j)  # hash of (seed, i, j); _mix_bits(0) is 0
+    pairs = _mix_bits(_mix_bits(_mix_bits(torch.tensor(seed) + 1) + i) + j)  # (seed, i, j); + 1, as 0 gives 0
     hashes = _mix_bits(pairs + torch.arange(relations))  # [E, 2b + 1, R], 32 bits
     values = (hashes >> 8).float() / 2**24  # the upper 24 bits, which float32 represents exactly
     return values * inside(size, band).unsqueeze(-1)
@@ -186,7 +187,7 @@ def random_ldd(size: int, band: int, relations: int, seed: int = 0) -> Tensor:
 
 def _mix_bits(x: Tensor) -> Tensor:
     """Hash 32-bit integers bijectively: in each round, xor with the upper half and multiply by an odd number."""
-    for factor in (0x45D9F3B, 0x45D9F3B, 1):
+    for factor in (0x45D9F3B, 0x45D9F3B, 1):  # two rounds of a common hash constant, then only the xor
         x = x & 0xFFFFFFFF  # also for negative numbers
         x = ((x ^ (x >> 16)) * factor) & 0xFFFFFFFF
     return x

@@ -24,13 +24,13 @@ Node = tuple[int, int, int, int]  # start, split, end, class
 
 
 def label_classes(inventory: Inventory) -> list[tuple[str, str]]:
-    """Return the classes of nodes: each nuclearity with each coarse relation, in the order of the parser."""
+    """Return the classes of nodes: each nuclearity (NS, SN, NN) with each coarse relation, in the parser's order."""
     return [(nuclearity, relation) for nuclearity in NUCLEARITIES for relation in inventory.coarse]
 
 
 @dataclass
 class ParserFeatures:
-    """Features of a text with T tokens and E EDUs."""
+    """Features of a text: T tokens, E EDUs, nodes whose children are EDUs start ... split and split + 1 ... end."""
 
     id: str  # id of the text
     digest: str  # digest of the text and its EDUs; texts with the same digest have the same EDU vectors
@@ -82,7 +82,7 @@ def _unit_of(edus: Sequence[Offsets], unit_starts: Sequence[int]) -> Tensor:
 
 @dataclass
 class ParserBatch(Batch):
-    """Batch of texts with T tokens and N nodes in all, and up to E EDUs each; a node's class: see `label_classes`."""
+    """Batch of B texts with T tokens and N nodes in all, and up to E EDUs each; for classes see `label_classes`."""
 
     digests: list[str]  # digest of each text and its EDUs
     tokens: Tensor  # tokens of all texts, [T] or [T, FEATURES]
@@ -92,14 +92,14 @@ class ParserBatch(Batch):
     sentence: Tensor  # index of the sentence of each EDU, [B, E]
     paragraph: Tensor  # index of the paragraph of each EDU, [B, E]
     sizes: Tensor = on_host()  # number of EDUs of each text, [B], in host memory
-    nodes: Tensor  # gold nodes (text, start, split, end, class), [N, 5]
+    nodes: Tensor  # gold nodes of all texts (index of the text, start, split, end, class), [N, 5]
 
     @classmethod
     def of(cls, texts: list[ParserFeatures]) -> Self:
         """Build a batch; tokens and nodes of all texts are concatenated, features of EDUs are padded with zeros."""
         edu_tokens, nodes = [], []
         for number, text in enumerate(texts):
-            edu_tokens.append(torch.bincount(text.token_edus[text.token_edus >= 0], minlength=text.size))  # by EDU
+            edu_tokens.append(torch.bincount(text.token_edus[text.token_edus >= 0], minlength=text.size))  # [E]
             text_index = torch.full_like(text.nodes[:, :1], number)  # [E - 1, 1]
             nodes.append(torch.cat([text_index, text.nodes], 1))  # (text, start, split, end, class), [E - 1, 5]
         return cls(

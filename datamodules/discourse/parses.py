@@ -32,11 +32,11 @@ class ParseRequest:
         """Build the request for a document; `edus` are offsets of EDUs, None if the parser is to segment the text."""
         ends = document.sentence_ends
         sentences = [(end - len(sentence), end) for sentence, end in zip(document.sentences, ends)]
-        lengths = [len(" ".join(sentences_of_part)) for sentences_of_part in document.parts]
+        lengths = [len(" ".join(sentences_of_part)) for sentences_of_part in document.parts]  # in characters
         starts = accumulate((length + len("\n\n") for length in lengths), initial=0)  # blank lines separate parts
         paragraphs = [(start, start + length) for start, length in zip(starts, lengths)]
-        offsets = None if edus is None else tuple((int(start), int(end)) for start, end in edus)
-        return cls(document.id, document.text, tuple(sentences), tuple(paragraphs), offsets)
+        edu_offsets = None if edus is None else tuple((int(start), int(end)) for start, end in edus)
+        return cls(document.id, document.text, tuple(sentences), tuple(paragraphs), edu_offsets)
 
     @property
     def empty(self) -> bool:
@@ -46,21 +46,22 @@ class ParseRequest:
 
 @dataclass
 class DiscourseParse:
-    """Discourse of a document: E EDUs, best tree, and LDD, p(edu_i is the nucleus of edu_j under relation l of R)."""
+    """Discourse of a document: E EDUs (elementary discourse units), their best RST tree, and the LDD of the parser.
+
+    The LDD (labeled discourse distribution) is p(edu_i is the nucleus of edu_j under relation l) for R relations.
+    """
 
     id: str  # id of the document
     text_digest: str  # digest of the text
     # [start, end) in characters of `Document.text`, without whitespace at the ends, in order, int32 [E, 2]
     edus: Tensor
     relations: tuple[str, ...]  # names of the R coarse relations
-    rows: Rows  # which EDUs carry probability in the LDD, see `tree_ldd`
+    rows: Rows  # which EDUs i carry probability in the LDD, see `tree_ldd`
     # the best tree's nodes (start, split, end, nuclearity, relation) over EDUs start ... split and split + 1 ... end
     # (inclusive, as in `trees.Span`), with ids into `NUCLEARITIES` and `relations`, int32 [E - 1, 5].
     tree: Tensor
-    ldd: Tensor  # band of the LDD, one byte per value (`distributions.encode`), uint8 [E, 2b + 1, R]
-    # importance of each EDU as a nucleus: (1 / E) sum over all EDUs b and relations l of p(a, b, l), including pairs
-    # outside the band, float32 [E]. RST-LoRA weights updates by it.
-    gamma: Tensor
+    ldd: Tensor  # LDD for |j - i| <= b, one byte per value (`distributions.encode`), j = i - b + column, [E, 2b + 1, R]
+    gamma: Tensor  # importance of EDU a as a nucleus, (1 / E) sum of p(a, b, l) over all EDUs b and relations l, [E]
 
     @classmethod
     def of(
@@ -74,7 +75,7 @@ class DiscourseParse:
             tree: nodes (start, split, end, nuclearity, relation) of the best tree, [E - 1, 5], in any order.
             band: band of the LDD, float [E, 2b + 1, R] on any device; values on the diagonal and outside the document
                 are ignored, a half-width above E - 1 is reduced to it.
-            rows: EDUs i with p > 0: all on the nucleus `side` of a node, or of these each `nucleus` of its own parent.
+            rows: which EDUs i carry probability in the LDD, `side` or `nucleus`, see `tree_ldd`.
             gamma: importance of each EDU, [E]; computed by default from the band, which must then include every pair.
 
         Raises:
@@ -157,7 +158,7 @@ class DiscourseParse:
 
 
 def nodes_of(tree: Tree, relations: Sequence[str]) -> Tensor:
-    """Return the nodes of a binary tree in the form of `DiscourseParse.tree`, int32 [E - 1, 5].
+    """Return the nodes (start, split, end, nuclearity, relation) of a tree, see `DiscourseParse.tree`, [E - 1, 5].
 
     Raises:
         ValueError: if a relation is not in `relations`.
@@ -172,7 +173,7 @@ def nodes_of(tree: Tree, relations: Sequence[str]) -> Tensor:
 
 
 def validate_gamma(gamma: Tensor | None, size: int) -> Tensor:
-    """Return gamma as float32 [E] on the CPU; raise ValueError if it is missing, of another shape, negative or NaN."""
+    """Return gamma of E = `size` EDUs as float32 [E] on the CPU; raise ValueError if it is missing or invalid."""
     if gamma is None:
         raise ValueError("its band does not include every pair of EDUs, so gamma must be given")
     if gamma.shape != (size,) or not (gamma >= -distributions.ROUNDING).all():  # this form also rejects NaN
@@ -181,7 +182,7 @@ def validate_gamma(gamma: Tensor | None, size: int) -> Tensor:
 
 
 def strip_edus(edus: Tensor, text: str) -> Tensor:
-    """Strip whitespace at the ends of EDUs, offsets [E, 2] in `text`; ValueError for no, empty or misplaced ones."""
+    """Strip whitespace at the ends of EDUs, offsets [E, 2] in `text`; ValueError if there is none or one is invalid."""
     if not len(edus):
         raise ValueError("there is no EDU; leave empty documents out")
     stripped, previous_end = [], 0

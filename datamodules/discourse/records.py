@@ -18,10 +18,7 @@ class TreebankError(UserError):
 
 @dataclass(frozen=True)
 class TreebankDocument:
-    """Text with its segmentation and, if annotated, its RST tree.
-
-    Offsets are in characters, with an exclusive end: `text[start:end]`.
-    """
+    """Text with its segmentation and, if annotated, its RST tree. Offsets are (start, end) in characters of `text`."""
 
     id: str  # unique within a treebank
     text: str  # the whole text
@@ -39,21 +36,21 @@ class TreebankDocument:
 
 
 def validate_document(document: TreebankDocument, where: str) -> TreebankDocument:
-    """Return a document unchanged if its EDUs cover its text and its tree the EDUs; `where` is its file in messages.
+    """Return a document unchanged if EDUs cover its text, and its tree the EDUs; `where` is its file, for messages.
 
     Raises:
         TreebankError: if id or text is not valid Unicode; if there is no EDU; if EDUs, sentences or paragraphs are
             empty, overlap or lie outside the text; if text belongs to no EDU; if the tree has another number of EDUs.
     """
-    if half := lone_surrogate(document.id + document.text):  # UTF-8 cannot represent it
-        raise TreebankError(f"{where}: half of a surrogate pair, {half}, is not text; fix or leave out this document")
+    if char := lone_surrogate(document.id + document.text):  # UTF-8 cannot represent it
+        raise TreebankError(f"{where}: half of a surrogate pair, {char}, is not text; fix or leave out this document")
     location = f"{where}: {document.id}"
     if not document.edus:
         raise TreebankError(f"{location}: there is no EDU; leave out documents without text")
     for name in ("edus", "sentences", "paragraphs"):
         _check_offsets(getattr(document, name), name, len(document.text), location)
     end_before = 0
-    end_of_text = (len(document.text), len(document.text))
+    end_of_text = (len(document.text), len(document.text))  # as a last EDU, to find text after the EDUs, too
     for number, (start, end) in enumerate([*document.edus, end_of_text]):
         between = document.text[end_before:start].strip()  # must be whitespace
         if between:
@@ -91,7 +88,7 @@ def join_edus(texts: list[str]) -> tuple[str, list[Offsets]]:
 
 
 def in_language(document: TreebankDocument, code: str) -> TreebankDocument:
-    """Add sentences, by the rules of language `code`, to a document without any; `sentence_starts` splits English."""
+    """Add sentences by the rules of language `code`, unless the document has some or is English (`sentence_starts`)."""
     language = language_of(code)
     if language.is_english or document.sentences:
         return document

@@ -34,15 +34,15 @@ _RST_DT = {
 
 @dataclass(frozen=True)
 class Inventory:
-    """Relations of a treebank and their classes."""
+    """Fine relations of a treebank and their coarse classes, which parsers predict."""
 
     name: str  # name of the inventory
-    classes: dict[str, str]  # class of each fine relation in lower case, including the classes themselves
-    suffixes: tuple[str, ...] = ()  # of fine relations, without effect on the class, such as `-e` (embedded) in RST-DT
+    classes: dict[str, str]  # fine relation, or class, in lower case -> its class
+    suffixes: tuple[str, ...] = ()  # of fine relations; they do not affect the class, such as `-e` (embedded) in RST-DT
 
     @property
     def coarse(self) -> list[str]:
-        """The classes, sorted."""
+        """The coarse classes, sorted."""
         return sorted(set(self.classes.values()))
 
     def class_of(self, relation: str) -> str:
@@ -62,11 +62,11 @@ class Inventory:
 
 
 def _inventory(name: str, groups: Mapping[str, Sequence[str]], suffixes: tuple[str, ...] = ()) -> Inventory:
-    """Return an inventory from the fine relations of each class; raise ValueError as in `inventory_of`."""
-    classes: dict[str, str] = {}
+    """Return an inventory from the fine relations of each class (`groups`); raise ValueError as in `inventory_of`."""
+    classes: dict[str, str] = {}  # class of each relation
     for group, relations in groups.items():
         for relation in (group, *relations):  # treebanks may also use the class itself as a relation
-            first_group = classes.setdefault(relation.lower(), group.lower())
+            first_group = classes.setdefault(relation.lower(), group.lower())  # another if the relation is in two
             if relation.lower() == SPAN:  # marks a single nucleus in trees, see `Node.relations`
                 raise ValueError(f"inventory: {relation!r} is reserved and not a relation; leave it out")
             if first_group != group.lower():
@@ -88,7 +88,7 @@ INVENTORIES = {"gum": GUM, "rst_dt": RST_DT}
 def inventory_of(choice: Sequence[str] | Mapping[str, Sequence[str]] | str) -> Inventory:
     """Return the inventory named `gum` or `rst_dt`, or one for the relations of another treebank.
 
-    The latter are a list of classes, or a mapping from each class to its fine relations; letter case is ignored.
+    These relations are a list of classes, or a mapping from each class to its fine relations; case is ignored.
 
     Raises:
         ValueError: if the name is unknown, or relations are missing, reserved, or in two classes.
@@ -113,7 +113,7 @@ GUM_COUNTS = {
 def coarsened(
     documents: Iterable[TreebankDocument], inventory: Inventory = GUM, where: str = ""
 ) -> list[TreebankDocument]:
-    """Return documents whose trees have the coarse class of each relation; documents without a tree stay the same.
+    """Return documents with each relation of their trees replaced by its class; those without a tree are unchanged.
 
     Raises:
         TreebankError: if a relation is unknown; the message names `where` (a file), the document and the node's EDUs.
@@ -129,7 +129,7 @@ def coarsened(
 
 
 def _coarse_node(node: Node, inventory: Inventory, location: str) -> Node:
-    """Return a node with the class of each relation; `SPAN`, which marks a single nucleus, has none and stays."""
+    """Return a node with each relation replaced by its class, except `SPAN`, which marks a single nucleus."""
     try:
         relations = [name if name == SPAN else inventory.class_of(name) for name in node.relations]
     except TreebankError as error:

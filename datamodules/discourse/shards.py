@@ -42,7 +42,7 @@ class Entry(NamedTuple):
 
 
 class Shard(NamedTuple):
-    """Path and size of a shard, and the entries of its documents by key."""
+    """A shard, a file with parses of many documents: its path, size in bytes, and entries by cache key."""
 
     path: Path
     size: int
@@ -57,13 +57,13 @@ class Shard(NamedTuple):
         entry = self.documents[key]
         mapped = torch.from_file(str(self.path), shared=False, size=self.size, dtype=torch.uint8)
         tensors = {}
-        for field, (dtype, shape, first_byte) in entry.tensors.items():  # aligned, as `save` sorts by item size
+        for field, (dtype, shape, first_byte) in entry.tensors.items():  # aligned: `save` puts wide types first
             num_bytes = torch.Size(shape).numel() * dtype.itemsize
             tensors[field] = mapped[first_byte : first_byte + num_bytes].view(dtype).view(shape)
         return DiscourseParse(entry.id, entry.text_digest, relations=entry.relations, rows=entry.rows, **tensors)
 
     def is_intact(self, key: str, parse: DiscourseParse) -> bool:
-        """Return whether a document has the digest with which it was written."""
+        """Return whether the tensors of a parse still have the digest with which they were written."""
         return _digest(getattr(parse, field) for field in _FIELDS) == self.documents[key].digest
 
 
@@ -92,8 +92,8 @@ def _content(parses: dict[str, DiscourseParse]) -> bytes:
     for number, (key, parse) in enumerate(parses.items()):
         fields = {field: getattr(parse, field).contiguous() for field in _FIELDS}
         tensors |= {f"{number}.{field}": tensor for field, tensor in fields.items()}
-        inventory = inventories.index(parse.relations)  # instead of the names themselves
-        documents[key] = [number, parse.id, parse.text_digest, inventory, parse.rows, _digest(fields.values())]
+        inventory_id = inventories.index(parse.relations)  # instead of the names themselves
+        documents[key] = [number, parse.id, parse.text_digest, inventory_id, parse.rows, _digest(fields.values())]
     manifest = {"version": VERSION, "relations": inventories, "documents": documents}
     return save(tensors, {"format": FORMAT, "parses": json.dumps(manifest)})
 
@@ -108,7 +108,7 @@ def _digest(tensors: Iterable[Tensor]) -> str:
 
 
 def _header_end(content: bytes) -> int:
-    """Return the offset after the header, whose length is in the first 8 bytes."""
+    """Return the number of bytes of the header of a `safetensors` file, with its length in the first 8 bytes."""
     return 8 + int.from_bytes(content[:8], "little")
 
 
@@ -139,12 +139,12 @@ def read_header(path: Path) -> Shard:
         raise BrokenShard("truncated, or longer than written")
     inventories = [tuple(names) for names in manifest["relations"]]  # distinct lists of relation names of parsers
     documents = {}
-    for key, (number, id, text_digest, inventory, rows, digest) in manifest["documents"].items():  # see `_content`
+    for key, (number, id, text_digest, inventory_id, rows, digest) in manifest["documents"].items():  # see `_content`
         tensors = {}  # field -> type, shape, first byte in the file
         for field in _FIELDS:
             tensor = header[f"{number}.{field}"]
             tensors[field] = (_DTYPES[tensor["dtype"]], tuple(tensor["shape"]), end + tensor["data_offsets"][0])
-        relations = inventories[inventory]
+        relations = inventories[inventory_id]
         documents[key] = Entry(id, text_digest, relations=relations, rows=rows, digest=digest, tensors=tensors)
     return Shard(path, size, documents)
 
@@ -174,6 +174,6 @@ def durable_write(path: Path, content: bytes) -> None:
 
 def cannot_write(folder: Path, error: OSError) -> UserError:
     """Return the error for the user if parses cannot be written, with a remedy that fits the cause."""
-    remedy = "free some space" if error.errno in FULL else "check the path and its permissions"
+    remedy = "free some space" if error.errno in FULL else "check the path and its permissions"  # `FULL`: disk or quota
     reason = error.strerror or error  # errors that Python code raises may have no text of the system
     return UserError(f"{folder}: parses cannot be written ({reason}); {remedy}, or choose another folder")

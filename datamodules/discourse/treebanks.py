@@ -64,7 +64,7 @@ def _document(record: Any, where: str) -> TreebankDocument:
 
 
 def _offsets(record: dict, name: str, location: str) -> list[tuple[int, int]]:
-    """Return the offsets in a field of a record, none if it is missing or null."""
+    """Return the offsets (start, end) in the field `name` of a record, an empty list if it is missing or null."""
     offsets = record.get(name) or []
     are_pairs = isinstance(offsets, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in offsets)
     if not are_pairs or not all(type(offset) is int for pair in offsets for offset in pair):
@@ -83,7 +83,7 @@ def read_treebank(path: str | Path, language: str = "en") -> list[TreebankDocume
     Args:
         path: `.jsonl` or `.json` (see `read_json_lines`), `.rs3`, `.rs4`, `.dis` or `.conllu`; each also with `.gz`.
             Other files of a folder are ignored.
-        language: code of the language, in which sentences are added to documents without them (`records.in_language`).
+        language: code of the language, by whose rules documents without sentences are split (`records.in_language`).
 
     Raises:
         TreebankError: if there is nothing to read, the format of a file is unknown or violated, a document is
@@ -96,7 +96,7 @@ def read_treebank(path: str | Path, language: str = "en") -> list[TreebankDocume
     if not files:
         raise TreebankError(f"{path}: no treebank file in this folder; known are {', '.join(READERS)}")
     documents: list[TreebankDocument] = []
-    file_of: dict[str, Path] = {}
+    file_of: dict[str, Path] = {}  # by document id
     for file in files:
         for document in _read_file(file):
             if document.id in file_of:

@@ -32,7 +32,7 @@ class Node(NamedTuple):
 
     starts: tuple[int, ...]  # first EDU of each child, in order; at least two
     end: int  # last EDU of the node, inclusive
-    nuclearity: str  # one letter per child, `N` or `S`; at least one `N`
+    nuclearity: str  # one letter per child, `N` (nucleus) or `S` (satellite); at least one `N`
     # one per child: the relation of a satellite, the relation shared by several nuclei, or `span` for a single nucleus
     relations: tuple[str, ...]
 
@@ -54,13 +54,13 @@ class Node(NamedTuple):
 
 
 def mononuclear(start: int, split: int, end: int, nuclearity: str, relation: str) -> Node:
-    """Return a node with two children, a nucleus and a satellite."""
+    """Return a node of a nucleus and a satellite, whose EDUs are start ... split and split + 1 ... end; NS or SN."""
     relations = (SPAN, relation) if nuclearity == "NS" else (relation, SPAN)
     return Node((start, split + 1), end, nuclearity, relations)
 
 
 def multinuclear(starts: Iterable[int], end: int, relation: str) -> Node:
-    """Return a node whose children are all nuclei with the same relation."""
+    """Return a node whose children, with first EDUs `starts`, are all nuclei with the same relation."""
     starts = tuple(starts)
     return Node(starts, end, "N" * len(starts), (relation,) * len(starts))
 
@@ -142,7 +142,7 @@ class Tree:
 
         Several nuclei branch to the right, with the same relation: A B C becomes A (B C), as usual for RST-DT and in
         the binary trees of GUM. Several satellites of a nucleus are attached from the nearest to the farthest, first
-        those after the nucleus, then those before it: S N S becomes S (N S), N S T becomes (N S) T.
+        satellites after the nucleus, then satellites before it: S N T becomes S (N T), N S T becomes (N S) T.
         """
         nodes = []
         for node in self.nodes:
@@ -216,9 +216,9 @@ def _check_node(node: Node) -> None:
 
 
 def _binary_nodes(node: Node) -> list[Node]:
-    """Return the binary nodes that replace one with more than two children, attached as `Tree.binary` describes."""
+    """Return the binary nodes that replace a node with more than two children, attached as `Tree.binary` says."""
     nuclei = [child for child, letter in enumerate(node.nuclearity) if letter == "N"]  # indices of children
-    first, last = nuclei[0], nuclei[-1]
+    first_nucleus, last_nucleus = nuclei[0], nuclei[-1]
     starts, ends = node.starts, [end for _, end in node.children]  # first and last EDU of each child
     nodes: list[Node] = []  # in any order, as `Tree` sorts them
 
@@ -230,10 +230,10 @@ def _binary_nodes(node: Node) -> list[Node]:
         for satellite in range(nucleus + 1, following):  # a satellite between two nuclei belongs to the first
             attach_right(satellite, nucleus)
     for nucleus, following in reversed(list(pairwise(nuclei))):  # nuclei branch to the right: A (B C)
-        nodes.append(multinuclear((starts[nucleus], starts[following]), ends[last], node.relations[following]))
-    for satellite in range(last + 1, len(starts)):  # after all nuclei: attached to all of them
-        attach_right(satellite, first)
-    for satellite in reversed(range(first)):  # before all nuclei, from the nearest to the farthest
+        nodes.append(multinuclear((starts[nucleus], starts[following]), ends[last_nucleus], node.relations[following]))
+    for satellite in range(last_nucleus + 1, len(starts)):  # after all nuclei: attached to all of them
+        attach_right(satellite, first_nucleus)
+    for satellite in reversed(range(first_nucleus)):  # before all nuclei, from the nearest to the farthest
         nodes.append(mononuclear(starts[satellite], ends[satellite], node.end, "SN", node.relations[satellite]))
     return nodes
 

@@ -47,7 +47,7 @@ _PASTS = """
     broken>break died>die
 """
 _IRREGULAR = dict(pair.split(">") for pair in _PASTS.split())
-# Suffixes of deverbal nouns, longest first; the rest need not be the whole verb.
+# Suffixes of nouns derived from verbs, longest first; what precedes them need not be the whole verb.
 _DEVERBAL = ("ication", "ization", "ation", "ition", "ssion", "sion", "tion", "ment", "ance", "ence", "ing", "ure",
              "age", "ion", "al")  # fmt: skip
 _MIN_SHARED = 4  # letters that the stems of a noun and its verb share
@@ -72,7 +72,7 @@ def cues(sentences: Sequence[str]) -> list[Cues]:
     words = [WORD.findall(text) for text in texts]  # of each sentence
     verbs = []  # for each word of each sentence, the stem of a verb, or None
     for sentence in words:
-        verbs.append([verb_of(before, word) for before, word in zip(("", *sentence), sentence)])
+        verbs.append([verb_of(previous, word) for previous, word in zip(("", *sentence), sentence)])
     first_words = [sentence[0] for sentence in words if sentence]
     is_cased = 2 * sum(word[0].isupper() for word in first_words) > len(first_words)  # most sentences begin upper-case
     names = _cased_names(texts) if is_cased else list(map(_word_pairs, words, verbs))
@@ -107,13 +107,14 @@ def _cased_names(sentences: Sequence[str]) -> list[frozenset[str]]:
     it is capitalized within another sentence, too.
     """
     runs = [_capitalized_runs(sentence) for sentence in sentences]
-    inside: set[str] = set()  # words that are capitalized within a sentence
+    capitalized: set[str] = set()  # words that are capitalized within a sentence
     for begins_sentence, run in chain.from_iterable(runs):
-        inside.update(run[1:] if begins_sentence else run)  # the first word of a sentence is capitalized in any case
+        capitalized.update(run[1:] if begins_sentence else run)  # the first word of a sentence always is
     names = []
     for sentence_runs in runs:
-        name_runs = [run for begins, run in sentence_runs if not begins or len(run) > 1 or run[0] in inside]
-        names.append(frozenset(name.lower() for run in name_runs for name in (" ".join(run), run[-1])))
+        name_runs = [run for begins, run in sentence_runs if not begins or len(run) > 1 or run[0] in capitalized]
+        full_and_last = [name for run in name_runs for name in (" ".join(run), run[-1])]
+        names.append(frozenset(name.lower() for name in full_and_last))
     return names
 
 
@@ -122,7 +123,7 @@ def _capitalized_runs(sentence: str) -> list[tuple[bool, list[str]]]:
     runs: list[tuple[bool, list[str]]] = []
     for phrase in _RUN.finditer(sentence):  # words without punctuation between them, which ends a run
         begins_sentence = not sentence[: phrase.start()].strip("\"'`“‘( ")  # only quotes and brackets before it
-        open_run = None  # the run of the word before, already in `runs`; a capitalized word is added to it
+        open_run = None  # the run that the preceding word ends, already in `runs`; None if that word is in no run
         for number, match in enumerate(WORD.finditer(phrase.group())):
             word = match.group().removesuffix("'s")
             if not word[0].isupper() or word.lower() in STOP_WORDS or len(word) == 1:  # no content word, or an initial
@@ -137,17 +138,17 @@ def _capitalized_runs(sentence: str) -> list[tuple[bool, list[str]]]:
 
 def _word_pairs(words: Sequence[str], verbs: Sequence[str | None]) -> frozenset[str]:
     """Return pairs of neighboring content words that are not verbs, as candidates for names in lower-cased text."""
-    content = [_content(word.lower()) and verb is None for word, verb in zip(words, verbs)]
-    neighbours = zip(pairwise(words), pairwise(content))
-    return frozenset(f"{first} {second}".lower() for (first, second), is_content in neighbours if all(is_content))
+    may_be_name = [_is_content_word(word.lower()) and verb is None for word, verb in zip(words, verbs)]
+    neighbors = zip(pairwise(words), pairwise(may_be_name))
+    return frozenset(f"{first} {second}".lower() for (first, second), may_be in neighbors if all(may_be))
 
 
-def _content(word: str) -> bool:
+def _is_content_word(word: str) -> bool:
     return word not in STOP_WORDS and word not in _REPORTING and len(word) > 1
 
 
 def verb_of(previous: str, word: str) -> str | None:
-    """Return the stem of a verb, or None for other words; verbs are detected by ending, preceding word or a list.
+    """Return the stem of a verb, or None for other words; verbs are found by ending, preceding word or a list.
 
     The preceding word is empty at the beginning of a sentence; words capitalized inside a sentence are not verbs.
     """
@@ -158,8 +159,8 @@ def verb_of(previous: str, word: str) -> str | None:
     if lower in _IRREGULAR:
         return stem(_IRREGULAR[lower])
     is_participle = len(lower) > 4 and lower.endswith(("ed", "ing"))  # shorter words, such as "bed" and "king", are not
-    is_adjective = previous in DEFINITE  # "the wounded"
-    return stem(lower) if (is_participle and not is_adjective) or previous in _BEFORE_VERBS else None  # such as "to"
+    is_noun = previous in DEFINITE  # "the wounded"
+    return stem(lower) if (is_participle and not is_noun) or previous in _BEFORE_VERBS else None  # such as "to"
 
 
 def _nouns_after(words: Sequence[str], verbs: Sequence[str | None], determiners: frozenset[str]) -> list[str]:
@@ -174,10 +175,10 @@ def _nouns_after(words: Sequence[str], verbs: Sequence[str | None], determiners:
         phrase: list[str] = []
         for candidate, verb in zip(words[index + 1 : index + 4], verbs[index + 1 : index + 4]):
             is_verb = verb is not None and phrase  # directly after a determiner it is a noun: "the accused"
-            if not _content(candidate) or not candidate.isalpha() or is_verb:
+            if not _is_content_word(candidate) or not candidate.isalpha() or is_verb:
                 break
             phrase.append(candidate)
-        # the word in -s may be a verb ("the otter swims"), and the word before it the noun
+        # a last word in -s may be a verb ("the otter swims"), and the word before it the noun: take both
         nouns += phrase[-2:] if phrase and phrase[-1].endswith("s") else phrase[-1:]
     return nouns
 

@@ -67,14 +67,14 @@ class Discourse(ParagraphGraph):
     def relations(self, paragraphs: Paragraphs) -> NDArray:
         """Return the number of relations between the sentences of paragraphs i and j, [L, L], symmetric."""
         sentences = [sentence for text in paragraphs.texts for sentence in text]  # S in all
-        owner = np.repeat(np.arange(len(paragraphs)), [len(text) for text in paragraphs.texts])  # paragraph index, [S]
+        owner = np.repeat(np.arange(len(paragraphs)), [len(text) for text in paragraphs.texts])  # paragraph, [S]
         member = np.eye(len(paragraphs))[owner]  # one-hot, [S, L]
-        pairs = self._pairs(paragraphs, cues(sentences), owner)  # relations of sentence i with earlier j, [S, S]
+        pairs = self._pairs(paragraphs, cues(sentences), owner)  # relations of sentence i with each earlier j, [S, S]
         one_direction = member.T @ pairs @ member
         return one_direction + one_direction.T
 
     def _pairs(self, paragraphs: Paragraphs, sentence_cues: list[Cues], owner: NDArray) -> NDArray:
-        """Return how many cues (of `use`) relate sentence i to j < i, [S, S]; `owner` has their paragraphs, [S]."""
+        """Return how many cues (of `use`) relate sentence i to j < i, [S, S]; `owner` is each one's paragraph, [S]."""
         size = len(sentence_cues)
         # source document of each sentence, 0 if there is only one, [S]
         source = np.array(paragraphs.parts)[owner] if paragraphs.separate else np.zeros(size, dtype=int)
@@ -110,14 +110,15 @@ def _share_item(sets: Sequence[frozenset[str]], other_sets: Sequence[frozenset[s
 def _has_deverbal_noun(sentence_cues: Sequence[Cues]) -> NDArray:
     """Return whether sentence i has a definite noun derived from a verb of sentence j, bool [S, S]."""
     verbs = {verb for cue in sentence_cues for verb in cue.verbs}
-    nouns = {noun for cue in sentence_cues for noun in cue.definite}  # below, `bases` has the verbs of each noun
+    nouns = {noun for cue in sentence_cues for noun in cue.definite}
     # Derived nouns share the first four letters with their verbs, so only verbs with the same prefix are compared.
     by_prefix: dict[str, list[str]] = {}
     for verb in verbs:
         by_prefix.setdefault(verb[:4], []).append(verb)
-    bases = {noun: {verb for verb in by_prefix.get(noun[:4], ()) if deverbal(noun, verb)} for noun in nouns}
-    base_verbs = [frozenset().union(*(bases[noun] for noun in cue.definite)) for cue in sentence_cues]  # by sentence
-    return _share_item(base_verbs, [cue.verbs for cue in sentence_cues])  # i: bases of its nouns; j: its verbs
+    verbs_of = {noun: {verb for verb in by_prefix.get(noun[:4], ()) if deverbal(noun, verb)} for noun in nouns}
+    # for each sentence, the verbs from which its definite nouns may be derived
+    base_verbs = [frozenset().union(*(verbs_of[noun] for noun in cue.definite)) for cue in sentence_cues]
+    return _share_item(base_verbs, [cue.verbs for cue in sentence_cues])
 
 
 def _below_diagonal(pairs: NDArray) -> NDArray:

@@ -23,7 +23,7 @@ _TOLERANCE = 1e-5  # largest rounding error outside [0, 1], and between weights 
 
 
 class ParagraphGraph(ABC):
-    """Base class of graphs: weights between the paragraphs of a document.
+    """Base class of graphs: weights G between the L paragraphs of a document.
 
     A subclass defines `weights`, and `settings` if it has any; a graph that learns from training documents also defines
     `fit`, `state` and `load_state`.
@@ -74,7 +74,7 @@ class ParagraphGraph(ABC):
 
 
 def _validated(weights: Any, paragraphs: Paragraphs, source: str, symmetric: bool) -> Weights:
-    """Return weights as float32 [L, L], clipped to [0, 1], with 1 on the diagonal; raise UserError if invalid."""
+    """Return weights of L paragraphs as float32 [L, L] in [0, 1], 1 on the diagonal; raise UserError if invalid."""
     where = f"{source}: document {paragraphs.id!r}"  # `source` is the class of the graph, or file and line
     size = len(paragraphs)
     try:
@@ -150,11 +150,11 @@ class FromFile(ParagraphGraph):
         if paragraphs.id not in self._rows:
             problem = f"no graph of document {paragraphs.id!r} in field {self.fields[0]!r}"
             raise UserError(f"{self.path}: {problem}; add it, or name the right field")
-        return self._rows[paragraphs.id][1]
+        return self._rows[paragraphs.id][1]  # (line number, weights)
 
     def source(self, paragraphs: Paragraphs) -> str:
         """Return the file and the line of the document."""
-        return f"{self.path}:{self._rows[paragraphs.id][0]}"
+        return f"{self.path}:{self._rows[paragraphs.id][0]}"  # (line number, weights)
 
     @cached_property
     def _rows(self) -> dict[str, tuple[int, Any]]:

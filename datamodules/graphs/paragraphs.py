@@ -37,14 +37,14 @@ class Paragraphs:
     @property
     def dropped(self) -> int:
         """Number of paragraphs that were not selected."""
-        return self.total - sum(map(bool, self.texts))
+        return self.total - sum(map(bool, self.texts))  # a paragraph without sentences is not in `total`
 
     def follows(self, index: int) -> bool:
         """Return whether a paragraph directly follows the one before it, in the same source document."""
         if index == 0 or not self.texts[index]:
             return False
         same_source = not self.separate or self.parts[index] == self.parts[index - 1]
-        return same_source and self.spans[index][0] == self.spans[index - 1][1]
+        return same_source and self.spans[index][0] == self.spans[index - 1][1]  # no sentence between them
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class ParagraphRule:
     Parts without words are left out. Duplicate paragraphs are kept, because agreement of sources is informative.
 
     Args:
-        max_paragraphs: maximal number of paragraphs L.
+        max_paragraphs: maximum number of paragraphs L.
         sentences: split every part into groups of this many sentences (the last may be smaller); None takes each part
             as a paragraph. For corpora without paragraph breaks, and for long source documents.
         parts: whether the parts of a document are its `paragraphs`, or separate source documents (`sources`).
@@ -120,7 +120,7 @@ class ParagraphRule:
         if self.keep == "spread":  # evenly from 0 to size - 1; a limit of 1 selects the first
             return [round(index * (size - 1) / max(1, limit - 1)) for index in range(limit)]
         num_in_part = Counter()
-        turns = []  # index of each paragraph within its part
+        turns = []  # index of each paragraph within its part, by which it is selected
         for part in parts:
             turns.append(num_in_part[part])
             num_in_part[part] += 1

@@ -1,4 +1,4 @@
-"""Graph of rhetorical structure: the labelled discourse distribution of EDUs, averaged over pairs of paragraphs."""
+"""Graph of rhetorical structure: the labeled discourse distribution of EDUs, averaged over pairs of paragraphs."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -21,16 +21,16 @@ if TYPE_CHECKING:  # imported when a document is parsed: commands list the names
 
 
 class RST(ParagraphGraph):
-    """G[i][j] = mean over EDUs b of paragraph i and a of paragraph j of  sum_l p(a is the nucleus of b under l).
+    """G[i][j] = mean over EDUs b of paragraph i and a of paragraph j of sum_l p(a is nucleus of b under relation l).
 
-    A paragraph thus attends to its nuclei.
+    A paragraph thus attends to its nuclei. A parser gives p, for pairs of elementary discourse units (EDUs).
 
     - The whole document is parsed at once, so that parses are those of `precis parse`.
     - An EDU belongs to the paragraph of its first character; EDUs outside the selected paragraphs are ignored.
     - The mean is over pairs of EDUs within the `band` of the parser; paragraphs without such a pair have weight 0.
     - The relations in `without` are ignored. Since at least one of two EDUs is the nucleus, the sum over all relations
       is large for any two paragraphs, and largest (1 in both directions) for the least specific relation, `joint`.
-      Without it, the sum measures how much other structure there is.
+      Without `joint`, the sum measures how much other structure there is.
 
     Args:
         parser: discourse parser.
@@ -89,12 +89,12 @@ class RST(ParagraphGraph):
 
 
 def owners(parse: "DiscourseParse", request: "ParseRequest", paragraphs: Paragraphs) -> NDArray:
-    """Return the index of the selected paragraph in which each EDU begins, -1 if it begins in no selected one, [E]."""
+    """Return the index of the selected paragraph in which each of E EDUs begins, -1 if in no selected one, [E]."""
     sentence_starts = np.array([start for start, _ in request.sentences])  # first characters
     paragraph_of_sentence = np.full(len(sentence_starts), -1)
     for paragraph, (start, end) in enumerate(paragraphs.spans):  # ranges of `Document.sentences`
         paragraph_of_sentence[start:end] = paragraph
-    # the last sentence that begins at or before the first character of the EDU, which is visible, so in a sentence
+    # the last sentence that begins at or before the EDU, whose first character is no whitespace, so in a sentence
     sentence_of_edu = np.searchsorted(sentence_starts, parse.edus[:, 0].numpy(), side="right") - 1
     return paragraph_of_sentence[sentence_of_edu]
 

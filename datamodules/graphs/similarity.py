@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 class Similarity(ParagraphGraph):
     """G[i][j] = cosine of the tf-idf vectors of paragraphs i and j (Li et al. 2020).
 
-    Terms are the stems of content words. The weight of a term is tf (1 + ln((1 + L) / (1 + df))), where df is the
-    number of the L paragraphs of the document that contain the term; no statistics of the corpus are used. A paragraph
-    without terms has similarity 0 to all others.
+    Terms are the stems of content words. The weight of a term is tf (1 + ln((1 + L) / (1 + df))): tf is its count in
+    the paragraph, df the number of the L paragraphs of the document that contain it. No statistics of the corpus are
+    used. A paragraph without terms has similarity 0 to all others.
 
     Args:
         scaled: divide by the largest weight between two different paragraphs of the document. Cosines of short
@@ -48,7 +48,7 @@ class Similarity(ParagraphGraph):
         if self.scaled:
             np.fill_diagonal(weights, 0)  # excluded from the maximum
             largest = weights.max(initial=0)
-            if largest > 0:  # not if no two paragraphs share a term
+            if largest > 0:  # some two paragraphs share a term
                 weights = weights / largest
             np.fill_diagonal(weights, 1)
         return weights
@@ -82,7 +82,7 @@ class Topic(ParagraphGraph):
     """G[i][j] = cosine of the topic mixtures of paragraphs i and j (Li et al. 2020).
 
     Topics are learned from training paragraphs by the online variational LDA of scikit-learn (Hoffman et al. 2010),
-    over the stems of content words. The mixture of a paragraph is computed by its variational inference.
+    over the stems of content words. Variational inference of LDA gives the mixture of a paragraph.
 
     Args:
         topics: number of topics K.
@@ -109,7 +109,7 @@ class Topic(ParagraphGraph):
         self.passes = passes
         self.seed = seed
         self._columns: dict[str, int] = {}  # term -> its column in matrices with V terms; empty before `fit`
-        self._term_weights: NDArray | None = None  # exp(E[log p(term | topic)]) for LDA, float32 [K, V]
+        self._term_weights: NDArray | None = None  # exp(E[log p(term | topic)]), float32 [K, V]
 
     def settings(self) -> dict[str, Any]:
         names = ("topics", "max_terms", "max_paragraphs", "passes", "seed")
@@ -117,12 +117,12 @@ class Topic(ParagraphGraph):
 
     def fit(self, train: Iterable[Paragraphs]) -> None:
         """Learn the topics, deterministically for the same paragraphs in the same order."""
-        texts = _sample_paragraphs(train, self.max_paragraphs, random.Random(self.seed), self.language)
+        texts = _sample_paragraphs(train, self.max_paragraphs, random.Random(self.seed), self.language)  # terms of each
         # Number of paragraphs with each term. `dict.fromkeys` removes duplicates in the order of the text: the order of
         # a set differs between processes and would decide between terms of equal frequency.
         frequencies = Counter(term for terms in texts for term in dict.fromkeys(terms))
-        largest = max(2, len(texts) / 2)  # more common terms say little; 2 in samples of up to three
-        common = [term for term, count in frequencies.most_common() if 1 < count <= largest]
+        max_frequency = max(2, len(texts) / 2)  # more common terms say little; 2 in samples of up to three
+        common = [term for term, count in frequencies.most_common() if 1 < count <= max_frequency]
         self._columns = {term: column for column, term in enumerate(common[: self.max_terms])}
         self._term_weights = np.zeros((self.topics, 0), dtype=np.float32)  # [K, V], V = 0 if no term is known
         if self._columns:
@@ -139,7 +139,7 @@ class Topic(ParagraphGraph):
         return model.fit(self._counts(texts)).exp_dirichlet_component_.astype(np.float32)
 
     def _counts(self, texts: list[list[str]]) -> "csr_matrix":
-        """Return the counts of the V known terms in each text, sparse [N, V]."""
+        """Return the counts of the V known terms in each of N texts, lists of terms, sparse [N, V]."""
         from sklearn.feature_extraction.text import CountVectorizer
 
         return CountVectorizer(analyzer=list, vocabulary=self._columns, dtype=np.float64).transform(texts)
@@ -164,7 +164,7 @@ class Topic(ParagraphGraph):
         """Return p(topic | paragraph), the mean of the variational Dirichlet, [L, K]; uniform without known terms.
 
         gamma_k = 1/K + sum_w n_w phi_wk  with  phi_wk ~ exp(psi(gamma_k) + E[log p(w | k)]), iterated from gamma = 1
-        n_w is the count of term w, psi the digamma function (Blei et al. 2003, with the prior 1/K of scikit-learn).
+        n_w: count of term w; gamma: Dirichlet parameters; psi: digamma (Blei et al. 2003, prior 1/K of scikit-learn).
 
         Raises:
             UserError: if nothing was learned.
