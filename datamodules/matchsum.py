@@ -37,7 +37,7 @@ class SentenceScorer(Protocol):
 
 @dataclass
 class MatchSumBatch(Batch):
-    """B documents with up to C candidate summaries, as rows of tokens; a text of more than `piece` tokens has several."""
+    """B documents with up to C candidate summaries, as rows of tokens; a text of more than `piece` has several rows."""
 
     documents: Tensor  # N rows of documents, [N, S]
     document_sizes: Tensor = on_host()  # number of tokens of each row, [N], in host memory
@@ -151,7 +151,7 @@ class MatchSumData(TokenizerData):
         sentences = document.sentences
         choices = self.choices(scores)  # sentences of each candidate, as indices
         texts = [[sentences[index] for index in choice] for choice in choices]
-        gold = next((reference for reference in document.references if any(map(str.split, reference))), None)  # has a word
+        gold = next((summary for summary in document.references if any(map(str.split, summary))), None)  # first with a word
         rows = self.rows(sentences)  # pieces of at most `piece` tokens
         num_tokens = sum(map(len, rows))
         return {

@@ -52,7 +52,7 @@ def text_limits(max_source: int | None, max_target: int | None = None) -> dict[s
 
 
 def truncate_target(tokens: list[int], max_target: int, stop: int) -> tuple[list[int], Counts]:
-    """Return at most `max_target` tokens of a summary, including the end symbol `stop`, and its counts without `stop`."""
+    """Return at most `max_target` tokens of a summary, including the end symbol `stop`, and counts without `stop`."""
     truncated = tokens[: max_target - 1]
     return [*truncated, stop], {"target_tokens": [len(truncated), len(tokens)]}
 

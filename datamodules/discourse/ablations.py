@@ -68,7 +68,7 @@ class RandomDiscourse(ParserDiscourse):
 
     def codes(self, parse: DiscourseParse, size: int) -> Tensor:  # of the first `size` EDUs, uint8 [size, 2b + 1, R]
         if self._table is None or parse.size > len(self._table):
-            num_edus = max(64, 1 << (parse.size - 1).bit_length())  # a power of two, so that the table rarely grows
+            num_edus = max(64, 1 << (parse.size - 1).bit_length())  # 64, 128, ..., so that the table rarely grows
             self._table = encode(random_ldd(num_edus, self.half_width, len(parse.relations), self.seed))
         half = self.half(parse)
         unused = self.half_width - half  # columns of the table on each side, for pairs that are too far apart
@@ -125,7 +125,7 @@ class OtherDiscourse(ParserDiscourse):
 
     def gamma(self, parse: DiscourseParse, size: int) -> Tensor:
         gamma = self.choose(parse, size).gamma
-        return gamma[torch.arange(size) * min(len(gamma), size) // size]  # repeats EDUs if it has too few: 0, 0, 1, ...
+        return gamma[torch.arange(size) * min(len(gamma), size) // size]  # EDUs repeat if too few: 0, 0, 1, ...
 
 
 def document_seed(seed: int, text_digest: str) -> int:

@@ -21,7 +21,7 @@ _RIGHT_NUCLEUS = (1, 2)
 
 
 def inside(size: int, band: int) -> Tensor:
-    """Return the mask of a band over E EDUs, [E, 2b + 1]: [i, b + d] is True if d is not 0 and EDU i + d exists."""
+    """Return the mask [E, 2b + 1] of a band, b = `band`: [i, b + d] is True if d is not 0 and EDU i + d exists."""
     column_edu = torch.arange(size)[:, None] + torch.arange(-band, band + 1)  # j = i + d, [E, 2b + 1]
     is_pair = (column_edu >= 0) & (column_edu < size)
     is_pair[:, band] = False  # the diagonal, d = 0
@@ -83,7 +83,7 @@ def tree_ldd(
         probability: value of each node instead of 1, [E - 1].
 
     Returns:
-        The band [E, 2b + 1, R], float32; zeros and ones unless `probability` is given.
+        The band, p(edu_i, edu_j, l) in [i, b + j - i, l], float32 [E, 2b + 1, R]; 0 and 1 without `probability`.
 
     Raises:
         ValueError: if the nodes are not a binary tree over the EDUs.
@@ -101,7 +101,7 @@ def tree_ldd(
         value[tree[:, 1]] = probability.float()
     # A maximum of these numbers selects the longest span, and modulo `size` gives the split of this node.
     length_and_split = (by_split[:, 2] - by_split[:, 0]) * size + torch.arange(size - 1)
-    padded = torch.cat([length_and_split, length_and_split.new_zeros(reach)])
+    padded = torch.cat([length_and_split, length_and_split.new_zeros(reach)])  # no pair uses the padding
     windows = padded.unfold(0, reach, 1)[: size - 1]  # the splits i, i + 1, ... in row i, [E - 1, reach]
     ancestor = windows.cummax(1).values % size  # split of the ancestor of i and j = i + 1 + column, [E - 1, reach]
     i = torch.arange(size - 1)[:, None].expand(-1, reach)
@@ -123,7 +123,7 @@ def tree_gamma(tree: Tensor, size: int, rows: Rows = "side", probability: Tensor
     """Return gamma of each EDU a, (1 / E) sum of p(a, b, l) over EDUs b and relations l, with `tree_ldd` as p, [E]."""
     start, split, end, nuclearity = tree[:, :4].long().unbind(1)  # each [E - 1]
     value = torch.ones(len(tree)) if probability is None else probability.float()  # of each node, [E - 1]
-    change = torch.zeros(size + 1)  # sum of p of each EDU minus the sum of the EDU before it; its `cumsum` is the sums
+    change = torch.zeros(size + 1)  # sum of p(a, b, l) minus the sum of EDU a - 1, for `cumsum`
     # An EDU on a nucleus side of a node is the nucleus of all EDUs on the other side.
     for ids, first, last, other_side in (  # `ids`: nuclearities whose left, or right, child is a nucleus
         (_LEFT_NUCLEUS, start, split, end - split),
@@ -157,7 +157,7 @@ def nucleus_leaves(tree: Tensor, size: int) -> Tensor:
 
 
 def check_tree(tree: Tensor, size: int, relations: int) -> Tensor:
-    """Return nodes unchanged; raise ValueError if they are no binary tree of `size` EDUs or exceed `relations` ids."""
+    """Return nodes unchanged; ValueError unless they are a binary tree of `size` EDUs with ids below `relations`."""
     num_nodes = max(0, size - 1)
     if tree.shape != (num_nodes, 5):
         raise ValueError(f"a binary tree over {size} EDUs has nodes [{num_nodes}, 5], got {list(tree.shape)}")
@@ -173,7 +173,7 @@ def check_tree(tree: Tensor, size: int, relations: int) -> Tensor:
 
 
 def random_ldd(size: int, band: int, relations: int, seed: int = 0) -> Tensor:
-    """Return a random LDD with half-width b, float32 [E, 2b + 1, R], 0 for i = j and for j outside the E EDUs.
+    """Return a random LDD p(i, j, l) for |j - i| <= b, float32 [E, 2b + 1, R], 0 for i = j and j outside the E EDUs.
 
     Values in [0, 1) depend only on i, j, l and the seed, so they are equal in all documents and for all half-widths.
     """

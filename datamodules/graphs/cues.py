@@ -84,12 +84,12 @@ def _cues(words: list[str], verbs: list[str | None], entities: frozenset[str]) -
     """Return the cues of a sentence from its lower-cased words, the stem of a verb or None for each, and its names."""
     sizes = range(1, LONGEST_MARKER + 1)  # words of a discourse marker at the beginning of the sentence
     marker_length = max((size for size in sizes if tuple(words[:size]) in MARKERS), default=0)  # of the longest
-    first = words[marker_length] if marker_length < len(words) else ""  # first word after the marker
+    first_word = words[marker_length] if marker_length < len(words) else ""  # after the marker
     remaining_words = words[marker_length:]  # after the marker
     remaining_verbs = verbs[marker_length:]
     return Cues(
         marker=marker_length > 0,
-        pronoun=first in PRONOUNS or first in DEMONSTRATIVES,
+        pronoun=first_word in PRONOUNS or first_word in DEMONSTRATIVES,
         entities=entities,
         verbs=frozenset(verb for verb in verbs if verb is not None),
         definite=frozenset(_nouns_after(remaining_words, remaining_verbs, DEFINITE)),  # nouns after "the", "this", ...
@@ -153,14 +153,14 @@ def verb_of(previous: str, word: str) -> str | None:
     The preceding word is empty at the beginning of a sentence; words capitalized inside a sentence are not verbs.
     """
     lower, previous = word.lower(), previous.lower()
-    is_name = previous and word[0].isupper()  # unless it begins the sentence
+    is_name = previous and word[0].isupper()  # the first word of a sentence has a capital in any case
     if is_name or lower in STOP_WORDS or lower in _NOT_VERBS or not word.isalpha():
         return None
     if lower in _IRREGULAR:
         return stem(_IRREGULAR[lower])
     is_participle = len(lower) > 4 and lower.endswith(("ed", "ing"))  # shorter words, such as "bed" and "king", are not
     is_noun = previous in DEFINITE  # "the wounded"
-    return stem(lower) if (is_participle and not is_noun) or previous in _BEFORE_VERBS else None  # such as "to"
+    return stem(lower) if (is_participle and not is_noun) or previous in _BEFORE_VERBS else None  # "to", "will"
 
 
 def _nouns_after(words: Sequence[str], verbs: Sequence[str | None], determiners: frozenset[str]) -> list[str]:

@@ -62,7 +62,7 @@ class Discourse(ParagraphGraph):
         counts = self.relations(paragraphs)
         np.fill_diagonal(counts, 0)
         divisor = counts.sum(1, keepdims=True)
-        return np.divide(counts, divisor, out=np.zeros_like(counts), where=divisor > 0)
+        return np.divide(counts, divisor, out=np.zeros_like(counts), where=divisor > 0)  # else 0
 
     def relations(self, paragraphs: Paragraphs) -> NDArray:
         """Return the number of relations between the sentences of paragraphs i and j, [L, L], symmetric."""
@@ -70,7 +70,7 @@ class Discourse(ParagraphGraph):
         owner = np.repeat(np.arange(len(paragraphs)), [len(text) for text in paragraphs.texts])  # paragraph, [S]
         member = np.eye(len(paragraphs))[owner]  # one-hot, [S, L]
         pairs = self._pairs(paragraphs, cues(sentences), owner)  # relations of sentence i with each earlier j, [S, S]
-        one_direction = member.T @ pairs @ member
+        one_direction = member.T @ pairs @ member  # sums over the sentences of two paragraphs, [L, L]
         return one_direction + one_direction.T
 
     def _pairs(self, paragraphs: Paragraphs, sentence_cues: list[Cues], owner: NDArray) -> NDArray:
