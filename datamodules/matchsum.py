@@ -151,7 +151,7 @@ class MatchSumData(TokenizerData):
         sentences = document.sentences
         choices = self.choices(scores)  # sentences of each candidate, as indices
         texts = [[sentences[index] for index in choice] for choice in choices]
-        gold = next((summary for summary in document.references if any(map(str.split, summary))), None)  # first with a word
+        gold = next((summary for summary in document.references if any(map(str.split, summary))), None)  # not blank
         rows = self.rows(sentences)  # pieces of at most `piece` tokens
         num_tokens = sum(map(len, rows))
         return {

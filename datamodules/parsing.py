@@ -169,7 +169,7 @@ class ParsingData(LightningDataModule):
 
 
 class Requests:
-    """Lazy batches of requests. Not a DataLoader, because Lightning would re-instantiate one for prediction."""
+    """Lazy batches of parse requests. Not a DataLoader, because Lightning would re-instantiate one for prediction."""
 
     def __init__(self, data: ParsingData, batches: list[list[str]]) -> None:
         self.data = data

@@ -54,7 +54,7 @@ class RSTformerBatch(TargetBatch):
     # 1 at the first token, which has global attention, [B, S], on the CPU, where the model looks for the global tokens
     global_mask: Tensor = on_host()
     token_edu: Tensor = on_host()  # EDU of each token, -1 for special tokens and text in no EDU, [B, S], on the CPU
-    ldd: Tensor | None  # p in [i, b + j - i, l] as a byte (`distributions.decode`), [B, E, 2b + 1, R]; None without
+    ldd: Tensor | None  # p in [i, b + j - i, l] as bytes (see `decode`), [B, E, 2b + 1, R]; None without discourse
     gamma: Tensor | None  # importance of each EDU as a nucleus, float32 [B, E]; None without discourse
 
 

@@ -108,7 +108,7 @@ def _digest(tensors: Iterable[Tensor]) -> str:
 
 
 def _header_end(content: bytes) -> int:
-    """Return the number of bytes of the header of a `safetensors` file, with its length in the first 8 bytes."""
+    """Return the size of the header of a `safetensors` file, including the first 8 bytes, which give its length."""
     return 8 + int.from_bytes(content[:8], "little")
 
 

@@ -43,7 +43,7 @@ class Similarity(ParagraphGraph):
     def weights(self, paragraphs: Paragraphs) -> NDArray:
         counts = term_counts([content_stems(" ".join(text), self.language) for text in paragraphs.texts])  # [L, V]
         num_paragraphs = len(counts)
-        idf = 1 + np.log((1 + num_paragraphs) / (1 + (counts > 0).sum(0)))  # [V]
+        idf = 1 + np.log((1 + num_paragraphs) / (1 + (counts > 0).sum(0)))  # of V terms, [V]
         weights = cosines(counts * idf)  # [L, L]
         if self.scaled:
             np.fill_diagonal(weights, 0)  # excluded from the maximum
@@ -126,8 +126,8 @@ class Topic(ParagraphGraph):
         self._columns = {term: column for column, term in enumerate(common[: self.max_terms])}
         self._term_weights = np.zeros((self.topics, 0), dtype=np.float32)  # [K, V], V = 0 if no term is known
         if self._columns:
-            with_terms = [terms for terms in texts if any(term in self._columns for term in terms)]
-            self._term_weights = self._learn(with_terms)
+            with_known_terms = [terms for terms in texts if any(term in self._columns for term in terms)]
+            self._term_weights = self._learn(with_known_terms)
 
     def _learn(self, texts: list[list[str]]) -> NDArray:
         """Learn topics from texts, lists of terms, and return exp(E[log p(term | topic)]), [K, V], for `mixtures`."""
