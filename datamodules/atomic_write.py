@@ -18,7 +18,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # full disk, exceeded quota, o
 
 @contextmanager
 def naming_full_disk(path: Path) -> Iterator[None]:
-    """Raise errors of a full disk, quota or file size limit (`FULL`) in the block as a `UserError` that has `path`."""
+    """Replace an error of a full disk, quota or file size limit (`FULL`) in the block by a `UserError` with `path`."""
     try:
         yield
     except OSError as error:
@@ -71,8 +71,8 @@ def builders_lock(folder: Path, prefix: str = BUILDING) -> Iterator[None]:
     path = folder / LOCK
     descriptor = open_lock(path)
     try:
-        # all users who may write to a shared cache may lock it; only the owner of the file can change its permissions
-        with suppress(PermissionError):
+        # all users who may write to a shared folder may lock it
+        with suppress(PermissionError):  # of another user's file, whose owner has set this
             os.fchmod(descriptor, folder.stat().st_mode & 0o666)  # as the folder, but not executable
         if lock_file(descriptor, path):  # exclusive, which succeeds if no other process builds here
             for leftover in folder.glob(f"{prefix}*"):
@@ -88,7 +88,7 @@ def builders_lock(folder: Path, prefix: str = BUILDING) -> Iterator[None]:
 
 @contextmanager
 def building_folder(parent: Path) -> Iterator[Path]:
-    """Yield a temporary folder for building, which is removed at the end; the caller moves complete files out of it.
+    """Yield a temporary folder in `parent`, which is removed at the end; the caller moves complete files out of it.
 
     Raises:
         UserError: if the disk is full.
@@ -104,7 +104,7 @@ def building_folder(parent: Path) -> Iterator[Path]:
 
 @contextmanager
 def appearing_folder(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder that is renamed to its final name on success and removed on failure.
+    """Yield a temporary folder that is renamed to `folder` on success and removed on failure.
 
     Raises:
         UserError: if the disk is full.
@@ -114,5 +114,5 @@ def appearing_folder(folder: Path) -> Iterator[Path]:
         try:
             building.rename(folder)
         except OSError:
-            if not folder.is_dir():  # otherwise another process was first, with the same content
+            if not folder.is_dir():  # otherwise another process has built it first, with the same content
                 raise

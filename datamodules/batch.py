@@ -22,12 +22,12 @@ class Batch:
 
     ids: list[str]  # ids of the documents
     references: list[list[list[str]]]  # reference summaries of each document, each a list of sentences
-    # weight of the loss of this rank among several: its number of documents times the number of ranks, divided by the
-    # documents of all ranks, so that the mean over ranks is that over documents; 0 for a rank that repeats a document
+    # factor of the loss on this rank: its share of the documents of all ranks, times the number of ranks; so the mean
+    # of the loss over ranks is the mean over documents. 0 for a rank without documents, which repeats one
     weight: float = field(default=1.0, kw_only=True)
-    # weight of the loss among the batches that are accumulated for one optimizer step: the documents of all ranks times
-    # `accumulate_grad_batches`, by which Lightning divides, divided by the documents of those batches, so that the step
-    # is that of one large batch, also with smaller or fewer batches at the end of an epoch
+    # factor of the loss of this batch among those accumulated for one optimizer step: its share of their documents (of
+    # all ranks), times `accumulate_grad_batches`, by which Lightning divides; so the step equals the step of one large
+    # batch, even if batches at the end of an epoch are smaller or fewer
     accumulation_weight: float = field(default=1.0, kw_only=True)
 
     @property
@@ -48,8 +48,8 @@ class Batch:
     def to(self, device: torch.device | str) -> Self:
         """Return a copy on a device; fields marked `on_host` stay in host memory.
 
-        Copies to the CPU or MPS are complete on return, so that none is read too early; all others run in parallel with
-        the program.
+        Copies to the CPU or MPS are complete on return, since the program could otherwise read them too early. Copies
+        to other devices are asynchronous.
         """
         non_blocking = torch.device(device).type not in ("cpu", "mps")
         return self._map(lambda tensor: tensor.to(device, non_blocking=non_blocking))
@@ -65,7 +65,7 @@ class TargetBatch(Batch):
 
     target: Tensor  # the first reference and the end symbol, [B, T]
     target_lengths: Tensor  # number of tokens of each target, [B]
-    target_rows: Tensor  # flat positions of target tokens, without padding, in [B T], [N]
+    target_rows: Tensor  # indices in the flattened target, [B T], of its N tokens without padding, [N]
 
 
 @dataclass
@@ -77,13 +77,13 @@ class SourceTargetBatch(TargetBatch):
 
 
 def pad(rows: list[list[int]] | list[list[float]], value: int = 0, dtype: torch.dtype = torch.long) -> Tensor:
-    """Pad rows of ids or numbers on the right with `value` to a tensor [B, longest row] of at least one column."""
+    """Pad B rows of ids or numbers on the right with `value` to a tensor [B, longest row] of at least one column."""
     width = max([1, *(len(row) for row in rows)])
     return torch.tensor([row + [value] * (width - len(row)) for row in rows], dtype=dtype)
 
 
 def pair_mask(pairs: Sequence[Sequence[Any]], size: int) -> Tensor:
-    """Return a symmetric mask [B, L, L] of pairs of indices in each document, or of flat lists of them; `size` is L."""
+    """Return a symmetric mask [B, L, L] of index pairs (or flat lists: i, j, i, j, ..) of B documents; `size` is L."""
     mask = torch.zeros(len(pairs), size, size, dtype=torch.bool)
     for document, indices in enumerate(pairs):
         first, second = torch.tensor(indices, dtype=torch.long).view(-1, 2).unbind(1)  # [pairs] each
@@ -95,8 +95,8 @@ def target_fields(targets: list[list[int]], padding: int) -> dict[str, Tensor]:
     """Return the fields of `TargetBatch` from the ids of each summary and the id of the padding symbol."""
     lengths = torch.tensor([len(target) for target in targets])  # [B]
     target = pad(targets, padding)  # [B, T]
-    real = torch.arange(target.shape[1]) < lengths[:, None]  # True at tokens, [B, T]
-    return {"target": target, "target_lengths": lengths, "target_rows": real.flatten().nonzero().squeeze(1)}
+    is_token = torch.arange(target.shape[1]) < lengths[:, None]  # False at padding, [B, T]
+    return {"target": target, "target_lengths": lengths, "target_rows": is_token.flatten().nonzero().squeeze(1)}
 
 
 def pools(items: Iterable[T], size: int) -> Iterator[list[T]]:
@@ -112,7 +112,7 @@ def groups_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[i
     A group has at most `max_tokens` tokens, padding included; a longer document is a group by itself.
     """
     group: list[int] = []
-    for index in sorted(range(len(lengths)), key=lengths.__getitem__):
+    for index in sorted(range(len(lengths)), key=lengths.__getitem__):  # by length, ascending
         if group and (len(group) + 1) * lengths[index] > max_tokens:  # this document is the longest of the group
             yield group
             group = []

@@ -23,7 +23,7 @@ from datamodules.truncation import TRUNCATION, count_source, text_limits
 class SentenceBatch(Batch):
     """Documents as sentences."""
 
-    tokens: Tensor  # [CLS] sentence [SEP] [CLS] sentence [SEP] .., [B, T]
+    tokens: Tensor  # ids: [CLS] sentence [SEP] [CLS] sentence [SEP] .., [B, T]
     lengths: Tensor = on_host()  # number of tokens of each document, [B], in host memory
     owner: Tensor  # index of the sentence of each token, -1 for padding, [B, T]
     heads: Tensor  # True at [CLS], [B, T]
@@ -60,11 +60,11 @@ class SentenceData(TokenizerData):
         self.piece = piece
 
     def feature_settings(self) -> dict[str, Any]:
-        return {"version": 1, "max_source": self.max_source, "piece": self.piece}
+        return {"version": 1, "max_source": self.max_source, "piece": self.piece}  # version: of what `encode` returns
 
     def encode(self, document: Document) -> dict[str, Any]:
-        pieces = self.tokenizer.pieces(document.sentences, self.piece, self.max_source)  # `sentences`: number read
-        # The rest is encoded only to count its tokens; counts include head and end symbols of sentences.
+        pieces = self.tokenizer.pieces(document.sentences, self.piece, self.max_source)
+        # `pieces.sentences` is the number of sentences that are read; the others are encoded only to count their tokens
         truncated = self.tokenizer.pieces(document.sentences[pieces.sentences :], self.piece).tokens
         counts = count_source(document, len(pieces.tokens), len(pieces.tokens) + len(truncated), pieces.sentences)
         return {
@@ -73,7 +73,7 @@ class SentenceData(TokenizerData):
             "owners": pieces.owners,  # index of the sentence of each piece
             "sentences": document.sentences[: pieces.sentences],
             "length": len(pieces.tokens),
-            TRUNCATION: counts,  # numbers of tokens, sentences and paragraphs: [read, in all] of each
+            TRUNCATION: counts,  # [number read, total number] of tokens, sentences and paragraphs
         }
 
     def truncation_limits(self) -> dict[str, str]:
@@ -95,9 +95,9 @@ class SentenceData(TokenizerData):
 
 @dataclass
 class ExtractiveBatch(SentenceBatch):
-    """Documents as sentences, with what extraction learns from."""
+    """Documents of up to L sentences, with labels and scores of sentences."""
 
-    starts: list[list[int]]  # first tokens of the pieces of each document; a long sentence has several pieces
+    starts: list[list[int]]  # indices of the first token of each piece (a sentence, or part of a long one), by document
     mask: Tensor  # True at sentences, [B, L]
     candidates: Tensor  # True at sentences that may be selected, [B, L]
     labels: Tensor  # 1 for the sentences of the oracle summary, [B, L]
@@ -152,11 +152,11 @@ class ExtractiveData(SentenceData):
         return super().feature_settings() | {"version": 2} | {name: getattr(self, name) for name in names}
 
     def on_new_features(self, split: str) -> None:
-        """Warn if no sentence is labelled, although there are references: the language is probably another one."""
-        first = self.features(split).select_columns(["references", "labels"])[:1000]  # enough to tell, and fast
-        if any(first["references"]) and not any(map(any, first["labels"])):
+        """Warn if no sentence is labelled, although there are references: `language` is probably set wrongly."""
+        head = self.features(split).select_columns(["references", "labels"])[:1000]  # enough to tell, and fast
+        if any(head["references"]) and not any(map(any, head["labels"])):
             warnings.warn(
-                f"{split}: no sentence of the first {counted(len(first['labels']), 'document')} shares a word with its "
+                f"{split}: no sentence of the first {counted(len(head['labels']), 'document')} shares a word with its "
                 f"reference in language {self.language.code!r}, so that no sentence is labelled; set --data.language",
                 stacklevel=2,
             )
@@ -166,9 +166,9 @@ class ExtractiveData(SentenceData):
         features = super().encode(document)
         sentences = features["sentences"]
         words = [self.language.tokenize(sentence) for sentence in sentences]
-        usable = [self.min_words <= len(tokens) <= (self.max_words or len(tokens)) for tokens in words]  # None: any
+        usable = [self.min_words <= len(tokens) <= (self.max_words or len(tokens)) for tokens in words]  # no maximum
         usable = usable if any(usable) else [True] * len(sentences)
-        # Sentences that may not be selected are empty for the oracle, so that indices stay the same.
+        # Sentences that may not be selected become empty, so that the oracle skips them and indices stay the same.
         candidates = [sentence if is_usable else "" for sentence, is_usable in zip(sentences, usable)]
         references = [reference for reference in document.references if any(map(str.split, reference))]  # with a word
         chosen = []  # indices of the sentences of the oracle summary
@@ -178,7 +178,7 @@ class ExtractiveData(SentenceData):
         return features | {
             "usable": usable,
             "labels": [int(index in chosen) for index in range(len(sentences))],
-            "gains": sentence_scores(candidates, references, language=self.language.code),  # of each sentence alone
+            "gains": sentence_scores(candidates, references, language=self.language.code),  # ROUGE of each sentence
             "shared": [index for pair in pairs_with_common_ngram(words) for index in pair],  # flat pairs, for Arrow
         }
 

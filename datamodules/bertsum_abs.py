@@ -38,7 +38,7 @@ class BertSumAbsData(SentenceData):
         **shared: Any,
     ) -> None:
         super().__init__(corpus, vocab_size, checkpoint, **shared)
-        at_least(2, max_target=max_target)  # a token and the end symbol
+        at_least(2, max_target=max_target)  # room for a token and the end symbol
         self.max_target = max_target
 
     def truncation_limits(self) -> dict[str, str]:

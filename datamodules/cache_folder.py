@@ -33,7 +33,7 @@ class CacheEntry(NamedTuple):
 
 
 def default_cache() -> Path:
-    """Return `$PRECIS_CACHE`, or `precis` in the user's cache folder, which is created for this user alone.
+    """Return `$PRECIS_CACHE`, or `precis` in the user's cache folder, which is created for this user only.
 
     Raises:
         UserError: if `$PRECIS_CACHE` is a file.
@@ -49,17 +49,17 @@ def default_cache() -> Path:
 
 
 def list_entries(folder: Path) -> Iterator[CacheEntry]:
-    """Yield the entries of a folder of caches, by kind and name; other files and folders are left out."""
+    """Yield the entries of a folder of caches, ordered by kind and name; other files and folders are left out."""
     for kind, pattern in _PATTERNS.items():
-        parent = Path(folder, *pattern.split("/")[:-1])
+        parent = Path(folder, *pattern.split("/")[:-1])  # the folder that holds entries of this kind
         for path in sorted(parent.iterdir()) if parent.is_dir() else ():
             if not path.is_symlink() and re.fullmatch(pattern, path.relative_to(folder).as_posix()):
                 yield _measure(kind, path)
 
 
 def _measure(kind: Kind, path: Path) -> CacheEntry:
-    """Return the entry of a file or folder, with the size of its files and their latest use."""
+    """Return the entry of a file or folder, with the total size of its files and the time of their latest use."""
     stats = [file.stat() for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file()]
-    # the time of a change, too: file systems mounted with `noatime` do not record the last access
+    # `st_mtime`, the time of the last change, too: file systems mounted with `noatime` do not update `st_atime`
     last_used = max((max(stat.st_atime, stat.st_mtime) for stat in stats), default=path.stat().st_mtime)
     return CacheEntry(kind, path, sum(stat.st_size for stat in stats), last_used)

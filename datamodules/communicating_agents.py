@@ -16,21 +16,21 @@ from datamodules.text.vocabulary import PAD
 
 @dataclass
 class CommunicatingAgentsBatch(WordsBatch):
-    """Documents in parts, `source` [B, M, I] and `lengths` [B, M], padding agents last; see `WordsBatch`."""
+    """Documents in M parts of I words: `source` [B, M, I], `lengths` [B, M], empty parts last; see `WordsBatch`."""
 
 
 def even_parts(words: int, agents: int) -> list[int]:
-    """Return the numbers of words, which differ by at most one, of the parts of a text; no part is without words."""
+    """Return the numbers of words, at least 1 and differing by at most one, of the parts of a text for the agents."""
     agents = min(agents, words)
     return [words // agents + (part < words % agents) for part in range(agents)]  # the first parts take the remainder
 
 
 def paragraph_parts(paragraphs: list[int], agents: int) -> list[int]:
-    """Return the number of words of the part of a text that each agent reads, a sequence of whole paragraphs.
+    """Return the number of words of each agent's part of a text, where a part is a sequence of whole paragraphs.
 
     `paragraphs` are the numbers of words of the paragraphs, at least 1 each. If there are at most as many paragraphs as
-    agents, each is a part. Otherwise a part ends with the paragraph whose end is the closest to a boundary of an even
-    split, such that every agent has a paragraph.
+    agents, each paragraph is a part. Otherwise a part ends with the paragraph whose end is the closest to a boundary of
+    an even split, among those that leave a paragraph for each other agent.
     """
     agents = min(agents, len(paragraphs))
     ends = [0, *accumulate(paragraphs)]  # ends[i]: number of words in the first i paragraphs
@@ -74,7 +74,7 @@ class CommunicatingAgentsData(WordsData):
         self.split = split
 
     def encode(self, document: Document) -> dict[str, Any]:
-        """Return the features of `WordsData`; `paragraphs` has the lengths of sentences if these are split by agent."""
+        """Return the features of `WordsData`; `paragraphs` has the lengths of sentences instead if `split` is that."""
         features = super().encode(document)
         if self.split == "sentences":
             sentences = replace(document, parts=[[sentence] for sentence in document.sentences])
@@ -87,15 +87,15 @@ class CommunicatingAgentsData(WordsData):
         return settings | {"split": self.split} if self.split == "sentences" else settings
 
     def parts(self, words: int, paragraphs: list[int]) -> list[int]:
-        """Return the number of words of each agent in the first `words`; `paragraphs` are lengths as in `encode`."""
+        """Return how many of a document's first `words` each agent reads; `paragraphs` are lengths as in `encode`."""
         if self.split == "even":
             return even_parts(words, self.agents)
         ends = [0, *(min(end, words) for end in accumulate(paragraphs))]
-        lengths = [end - start for start, end in pairwise(ends) if end > start]  # without those after the first `words`
+        lengths = [end - start for start, end in pairwise(ends) if end > start]  # of the paragraphs within `words`
         return paragraph_parts(lengths, self.agents)
 
     def arrange(self, sources: list[list[int]], rows: list[dict[str, Any]]) -> tuple[Tensor, Tensor]:
-        """Split sources, lists of word ids, by agent: ids padded to I words, [B, M, I], and their numbers, [B, M]."""
+        """Split sources, lists of word ids, by agent; return padded ids, [B, M, I], and numbers of words, [B, M]."""
         lengths, words_of_agents = [], []  # B lists of M numbers, and B M lists of words
         for source, row in zip(sources, rows):
             sizes = self.parts(len(source), row["paragraphs"])  # of each agent; `paragraphs`: lengths, see `encode`

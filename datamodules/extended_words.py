@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class WordsBatch(TargetBatch):
-    """Base class of batches of documents and summaries as ids; id V + k is a document's k-th out-of-vocabulary word.
+    """Base class of batches of documents and summaries as ids of words in a vocabulary of size V.
 
-    The target has extended ids.
+    The target has extended ids, where V + k is the k-th out-of-vocabulary (OOV) word of the document.
     """
 
     source: Tensor  # vocabulary ids, [B, S], or [B, M, I] in parts for M agents
@@ -86,7 +86,7 @@ class WordsData(SummarizationData):
         return text_limits(self.max_source, self.max_target)
 
     def encode(self, document: Document) -> dict[str, Any]:
-        """Return `source` and `target` as ids, where V + k is `oov_words[k]`, a word that the vocabulary lacks.
+        """Return features with `source` and `target` as ids, where V + k is `oov_words[k]`, not in the vocabulary.
 
         A document without words becomes one unknown word, so that attention has a position to attend to.
         """
@@ -98,7 +98,7 @@ class WordsData(SummarizationData):
         summary = [word for sentence in document.reference for word in vocabulary.tokenize(sentence)]
         target = [*vocabulary.target_ids(summary, oov_words, self.vocab_size), STOP]  # words in neither become UNK
         paragraph_lengths = [sum(map(len, part)) for part in parts]
-        ends = [min(end, self.max_source) for end in accumulate(paragraph_lengths, initial=0)]  # of 0 ... n paragraphs
+        ends = [min(end, self.max_source) for end in accumulate(paragraph_lengths, initial=0)]  # of i paragraphs
         complete_sentences = whole_units([len(sentence) for sentence in sentences], self.max_source)  # number read
         return {
             "source": source or [UNK],
@@ -115,7 +115,7 @@ class WordsData(SummarizationData):
         return {"vocab_size": self.vocab_size, "max_source": self.max_source, "max_target": self.max_target}
 
     def arrange(self, sources: list[list[int]], rows: list[dict[str, Any]]) -> tuple[Tensor, Tensor]:
-        """Return the fields `source_extended` and `lengths` of a batch; `sources` are truncated and `rows` are not."""
+        """Return the fields `source_extended` and `lengths` from truncated `sources` and rows of complete features."""
         return pad(sources, PAD), torch.tensor([len(source) for source in sources])  # [B, S], [B]
 
     def collate(self, rows: list[dict[str, Any]]) -> WordsBatch:
@@ -125,9 +125,9 @@ class WordsData(SummarizationData):
         # the order of appearance, so the remaining OOV words come first: the largest id V + k tells their number.
         num_oov = [max(0, max(source) - self.vocab_size + 1) for source in sources]
         targets = []
-        for row, n in zip(rows, num_oov):  # words that can no longer be copied from the source become UNK
-            targets.append([UNK if word >= self.vocab_size + n else word for word in row["target"][:max_target]])
-        extended, lengths = self.arrange(sources, rows)  # padded; in parts if several agents read a document
+        for row, num in zip(rows, num_oov):  # words that can no longer be copied from the source become UNK
+            targets.append([UNK if word >= self.vocab_size + num else word for word in row["target"][:max_target]])
+        extended, lengths = self.arrange(sources, rows)  # [B, S], [B]; or [B, M, I], [B, M] in parts for M agents
         inputs = pad([[START, *words[:-1]] for words in targets], PAD)  # the targets shifted by one word, [B, T]
         return self.batch_type(
             ids=[row["id"] for row in rows],
@@ -135,7 +135,7 @@ class WordsData(SummarizationData):
             source=extended.masked_fill(extended >= self.vocab_size, UNK),
             source_extended=extended,
             lengths=lengths,
-            oov_words=[row["oov_words"][:n] for row, n in zip(rows, num_oov)],
+            oov_words=[row["oov_words"][:num] for row, num in zip(rows, num_oov)],
             target_input=inputs.masked_fill(inputs >= self.vocab_size, UNK),
             **target_fields(targets, PAD),
         )

@@ -14,8 +14,8 @@ _without_locks: set[int] = set()  # file systems for which a warning was issued
 
 
 def _in_forked_worker() -> None:
-    """Close the locks of the parent process in a forked worker, and leave Ctrl-C to the parent."""
-    if _owned:  # a process without locks, such as a program that only imports this package, keeps its handling
+    """Close the lock files of the parent process in a forked worker, and leave Ctrl-C to the parent."""
+    if _owned:  # a process without locks, such as a program that only imports this package, keeps its signal handler
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     for descriptor in _owned:
         os.close(descriptor)
@@ -26,7 +26,7 @@ os.register_at_fork(after_in_child=_in_forked_worker)
 
 
 def lock_file(file: int | IO, path: Path, shared: bool = False, wait: float = 0.0) -> bool | None:
-    """Lock an open file, an object or a descriptor, until it is closed.
+    """Lock an open file, given as an object or a descriptor, until it is closed.
 
     Args:
         path: path of the file, for the warning.
@@ -73,14 +73,14 @@ def take_lock(path: Path, wait: float = 0.0) -> int | None:
     Return None if another process still holds the lock after `wait` seconds.
     """
     descriptor = open_lock(path)
-    if lock_file(descriptor, path, wait=wait) is False:  # not None, which is a file system without locks
+    if lock_file(descriptor, path, wait=wait) is False:  # None, for a file system without locks, counts as locked
         release_lock(descriptor)
         return None
     return descriptor
 
 
 def release_lock(descriptor: int) -> None:
-    """Close a lock file."""
+    """Close a lock file, which releases its lock."""
     _owned.discard(descriptor)
     os.close(descriptor)
 

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def piece_boundaries(sizes: list[int], max_tokens: int) -> list[int]:
-    """Split sentences of `sizes` tokens into pieces; return each piece's first sentence, and the number of sentences.
+    """Split sentences of `sizes` tokens into pieces; return the index of each piece's first sentence, and the total.
 
     Each piece is as long as possible. A sentence of more than `max_tokens` is a piece by itself. Otherwise a piece of a
-    single sentence, which could have no gap, takes a sentence from a neighboring piece of more than two, if it fits.
+    single sentence, too few to mask one (a gap), takes one from a neighboring piece of more than two, if it fits.
     """
     boundaries, tokens = [0], 0
     for i, size in enumerate(sizes):
@@ -38,9 +38,9 @@ def piece_boundaries(sizes: list[int], max_tokens: int) -> list[int]:
         if end - start > 1:  # one sentence can be a gap
             continue
         if k and start - boundaries[k - 1] > 2 and sum(sizes[start - 1 : end]) <= max_tokens:
-            boundaries[k] -= 1  # the last sentence of the piece before
+            boundaries[k] -= 1  # takes the last sentence of the piece before
         elif k + 2 < len(boundaries) and boundaries[k + 2] - end > 2 and sum(sizes[start : end + 1]) <= max_tokens:
-            boundaries[k + 1] += 1  # the first sentence of the piece after
+            boundaries[k + 1] += 1  # takes the first sentence of the piece after
     return boundaries
 
 
@@ -106,7 +106,7 @@ class GapSentenceData(PretrainedSummarizerData):
         return super().feature_settings() | {"version": 3} | {name: getattr(self, name) for name in names}
 
     def on_new_features(self, split: str) -> None:
-        """Leave out pieces without a gap, except in `test`, and warn; a `UserError` if no piece has a gap."""
+        """Leave out pieces without a gap, except in `test`, and warn; raise a `UserError` if no piece has a gap."""
         pieces = self._features[split]
         has_gap = np.asarray(pieces["gaps"][:]) > 0  # `gaps` is the number of gaps of a piece
         if split == TEST or has_gap.all():
@@ -130,27 +130,27 @@ class GapSentenceData(PretrainedSummarizerData):
                     yield Document(piece.id, parts, gaps[piece.id])
 
     def encode_all(self, documents: "datasets.Dataset", **caching: Any) -> "datasets.Dataset":
-        """Return the features of documents, with a row for each piece; `caching` are arguments of `Dataset.map`.
+        """Return a table of features with a row for each piece; `caching` are arguments of `Dataset.map`.
 
         Raises:
             UserError: if the tokenizer has no mask symbol.
         """
         if self.tokenizer.mask is None:
             raise UserError("model.encoder.checkpoint: its tokenizer has no mask; name one of PEGASUS, BART or T5")
-        encode = partial(_encode_rows, self._for_workers())  # without trainer, corpus and datasets: cheap to pickle
+        encode = partial(_encode_rows, self._for_workers())  # a copy without trainer, corpus and datasets, to pickle
         columns = documents.column_names  # all are replaced, as a batched function returns another number of rows
         return documents.map(encode, batched=True, batch_size=64, remove_columns=columns, **caching)
 
     def tokens_and_sentences(self, document: Document) -> tuple[list[int], list[int]]:
-        """Return the ids of tokens, and the index of the sentence of each, to which the space before it belongs."""
+        """Return the ids of tokens, and the index of each token's sentence, to which the space before it belongs."""
         ids, offsets = self.tokenizer(document.text)  # offsets are (start, end) in characters
-        ends = document.sentence_ends
-        return ids, [min(bisect_left(ends, end), len(ends) - 1) for _, end in offsets]  # also white space at the end
+        ends = document.sentence_ends  # in characters; below, white space at the end belongs to the last sentence
+        return ids, [min(bisect_left(ends, end), len(ends) - 1) for _, end in offsets]
 
     def pieces(self, document: Document) -> Iterator[Document]:
         """Yield pieces of a document, of whole sentences, that the encoder can read; a short document is one piece."""
         ids, sentence_of_token = self.tokens_and_sentences(document)
-        if len(ids) <= self.room:  # tokens besides special symbols and prefix
+        if len(ids) <= self.room:  # number of tokens that fit besides special symbols and prefix
             yield document
             return
         sizes = np.bincount(sentence_of_token, minlength=len(document.sentences)).tolist()  # tokens of each sentence
@@ -164,7 +164,7 @@ class GapSentenceData(PretrainedSummarizerData):
         rng = random.Random(f"{self.draw_seed} {document.id}")
         sentences = document.sentences
         ratio = self.ratio if self.max_ratio is None else rng.uniform(self.ratio, self.max_ratio)
-        number = max(1, round(ratio * len(sentences)))  # at least one gap, if the next line allows it
+        number = max(1, round(ratio * len(sentences)))  # of gaps; at least one, if the next line allows it
         number = max(0, min(number, len(sentences) - 1))  # leave a sentence to read; 0 for a single sentence, or none
         chosen = select(sentences, number, self.selection, self.noise, rng, self.language.code)
         masked = {i for i in chosen if rng.random() >= self.unchanged}  # the other chosen ones stay in the source
@@ -176,13 +176,13 @@ class GapSentenceData(PretrainedSummarizerData):
             elif sentence != previous:  # the first token of a masked sentence
                 source.append(self.tokenizer.mask)
         gaps = [sentences[i] for i in chosen]
-        target, _ = self.tokenizer(" ".join(gaps))
+        target, _ = self.tokenizer(" ".join(gaps))  # ids
         features = {"id": document.id, "references": [gaps] if gaps else [], "gaps": len(gaps)}
         return features | self.framed(source, target)  # adds source, target, length and counts of truncation
 
 
 def _encode_rows(data: GapSentenceData, rows: dict[str, list]) -> dict[str, list]:
-    """Encode the pieces of a batch of documents; `rows` and the result have a list for each column."""
+    """Encode the pieces of a batch of documents; `rows` and the result map each column to the list of its values."""
     documents = (as_document(dict(zip(rows, row))) for row in zip(*rows.values()))
     encoded = [data.encode(piece) for document in documents for piece in data.pieces(document)]
     return {name: [row[name] for row in encoded] for name in encoded[0]}

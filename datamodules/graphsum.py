@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class GraphSumBatch(TargetBatch):
-    """Documents as paragraphs of ids with a graph, summaries as ids with a separator between sentences."""
+    """Documents as up to L paragraphs of up to n ids with a graph, summaries as ids with separators of sentences."""
 
     source: Tensor  # tokens of paragraphs, the last of each a separator, [B, L, n]
     source_mask: Tensor  # True at tokens, [B, L, n]
-    graph: Tensor  # G in [0, 1], 0 at padding, [B, L, L]
+    graph: Tensor  # weights between paragraphs, G in the paper, in [0, 1], 0 at padding, [B, L, L]
     places: Tensor  # index in [L n] of each token of the concatenated document, padded with 0, [B, S]
     lengths: Tensor = on_host()  # number of tokens of each document, [B], in host memory
     target_input: Tensor  # the start symbol and the summary, [B, T]
@@ -41,9 +41,9 @@ class GraphSumBatch(TargetBatch):
 class GraphTokenizer(SubwordTokenizer):
     """Subword tokenizer that also stores the learned state of the graph."""
 
-    separators = True
+    separators = True  # the vocabulary has <p> and <q>, which end paragraphs and sentences
     graph_file = "graph.json"
-    graph: dict[str, Any] = {}  # noqa: RUF012 (`ParagraphGraph.state`, never changed in place)
+    graph: dict[str, Any] = {}  # noqa: RUF012 (state of the `ParagraphGraph`, never changed in place)
 
     def state(self) -> dict[str, Any]:
         return super().state() | ({"graph": self.graph} if self.graph else {})
@@ -158,9 +158,9 @@ class GraphSumData(NeedsParser, TokenizerData):
         return tokenizer
 
     def load_tokenizer(self, folder: Path) -> GraphTokenizer:
-        """Load the tokenizer, and restore in the graph what it learned in training (such as topics)."""
+        """Load the tokenizer, and restore the state that the graph learned in training (such as topics)."""
         tokenizer = GraphTokenizer.load(folder)
-        if tokenizer.sentence is None:  # the id of the separator of sentences: a tokenizer of another model has none
+        if tokenizer.sentence is None:  # id of the separator of sentences, which tokenizers of other models lack
             problem = "its tokenizer has no separators <p> and <q>"
             raise UserError(f"{folder}: {problem}; give the folder `text` of a GraphSum run")
         self.graph.load_state(tokenizer.graph)
@@ -196,7 +196,7 @@ class GraphSumData(NeedsParser, TokenizerData):
         return ids, [(start - 1, end - 1) for start, end in offsets]  # without the space
 
     def _counts(self, paragraphs: Paragraphs, tokens: list[tuple[list[int], list[tuple[int, int]]]]) -> Counts:
-        """Return [read, total] of parts, paragraphs, sentences, tokens; `tokens` are (ids, offsets) by paragraph."""
+        """Return [number read, total] of parts, paragraphs etc.; `tokens` has the (ids, offsets) of each paragraph."""
         parts = len(paragraphs.document.parts)
         max_tokens = self.max_tokens - 1  # one token is the separator
         complete_sentences = 0  # counted in each paragraph as if it were a document
@@ -211,7 +211,7 @@ class GraphSumData(NeedsParser, TokenizerData):
         }
 
     def truncation_limits(self) -> dict[str, str]:
-        """Return what limits each count of `encode`: an option with its value, or a condition."""
+        """Return the reason why each count of `encode` may be incomplete: an option with its value, or a condition."""
         paragraphs = f"data.paragraphs.max_paragraphs {self.paragraphs.max_paragraphs}, keep {self.paragraphs.keep}"
         return {
             "source_parts": "parts without words",
@@ -236,12 +236,12 @@ class GraphSumData(NeedsParser, TokenizerData):
         for b, row in enumerate(rows):
             paragraphs = pad(row["source"], -1)  # [paragraphs, tokens]; -1, which is no id, marks padding
             size, width = paragraphs.shape
-            real = paragraphs >= 0
-            source[b, :size, :width] = paragraphs.masked_fill(~real, self.tokenizer.pad)
-            mask[b, :size, :width] = real
+            is_token = paragraphs >= 0
+            source[b, :size, :width] = paragraphs.masked_fill(~is_token, self.tokenizer.pad)
+            mask[b, :size, :width] = is_token
             graph[b, :size, :size] = weights_of(row)
         # for each document, indices in [L n] of its tokens without padding, to concatenate its paragraphs
-        places = [of_document.nonzero().squeeze(1) for of_document in mask.flatten(1)]
+        places = [document_mask.nonzero().squeeze(1) for document_mask in mask.flatten(1)]
         shifted = [[self.tokenizer.start, *row["target"][:-1]] for row in rows]  # targets, one token later
         return GraphSumBatch(
             ids=[row["id"] for row in rows],
@@ -257,7 +257,7 @@ class GraphSumData(NeedsParser, TokenizerData):
 
 
 def weights_of(row: dict[str, Any]) -> Tensor:
-    """Return the graph of an encoded document (its `graph` is flat), [L, L].
+    """Return the weights of an encoded document's graph between its L paragraphs, [L, L]; they are stored flat.
 
     Raises:
         UserError: if it does not have L x L weights for L paragraphs, or a weight is outside [0, 1].

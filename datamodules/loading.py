@@ -18,12 +18,12 @@ from datamodules.text.lines import counted
 
 
 def order_seed(seed: int | None) -> int:
-    """Return the seed of the training order: the argument, else that of the run (`seed_everything`), else 0."""
+    """Return the seed of the order in training: the argument, else the seed of the run (`seed_everything`), else 0."""
     return int(os.environ.get("PL_GLOBAL_SEED", 0)) if seed is None else seed
 
 
 def at_least(minimum: int, **values: int | None) -> None:
-    """Raise a `ValueError` with the name of an argument of a DataModule if it is below a minimum; None is allowed."""
+    """Raise a `ValueError` if a named argument of a DataModule is below a minimum; None, for no limit, is allowed."""
     for name, value in values.items():
         if value is not None and value < minimum:
             raise ValueError(f"data.{name} must be at least {minimum}, got {value}")
@@ -35,16 +35,16 @@ class BatchSampler(Sampler[list[int]]):
     Each global batch of batch_size x num_replicas documents is split over the ranks, so that r ranks with batch size b
     process the same documents per step as one rank with batch size r b. With shuffling, the shuffled documents are
     split into pools of `pool` global batches, each pool is sorted by length and split into batches, and the batches are
-    shuffled. Nothing is dropped: one global batch may be smaller, and the shares of ranks differ by at most one. In
-    training, where every rank takes part in every step, `weights` compensates for that, and a rank without documents
-    repeats one with weight 0.
+    shuffled. Nothing is dropped: one global batch may be smaller, and the ranks' shares of it differ by at most one
+    document. In training, where every rank takes part in every step, `weights` compensates for unequal shares, and a
+    rank without a share repeats a document with weight 0.
 
     Args:
         lengths: lengths of the documents; only their order matters.
         batch_size: number of documents per rank and batch.
         pool: number of global batches that are sorted together; 0 for no sorting.
-        repeats: how often each batch is delivered in training. The batches of an optimizer step (`accumulated` of them)
-            are delivered before they are repeated.
+        repeats: how often each batch is delivered in training. All batches of an optimizer step, `accumulated` in
+            number, are delivered before they are repeated.
     """
 
     def __init__(
@@ -85,13 +85,13 @@ class BatchSampler(Sampler[list[int]]):
         full_batches, remainder = divmod(len(self.lengths), self.global_batch_size)
         if self.shuffle:
             return (full_batches + (remainder > 0)) * self.repeats
-        return full_batches + (remainder > self.rank)  # in evaluation a rank without a share of the last batch skips it
+        return full_batches + (remainder > self.rank)  # a rank without a share of the last batch skips it in evaluation
 
     def order_digest(self) -> int:
-        """Return a digest of everything but epoch and batch size that determines the order of documents in training."""
+        """Return a digest of what determines the order of documents in training, except epoch and batch size."""
         accumulated = self.accumulated if self.repeats > 1 else 1  # only repeats depend on it
         values = [self._lengths_digest, self.seed, self.pool, self.repeats, accumulated]
-        return int(text_digest(json.dumps(values))[:15], 16)  # below 2**63, as counts in checkpoints are
+        return int(text_digest(json.dumps(values))[:15], 16)  # 60 bits: fits into a signed 64-bit integer
 
     @cached_property
     def _lengths_digest(self) -> str:
@@ -103,10 +103,10 @@ class BatchSampler(Sampler[list[int]]):
         if not self.shuffle:
             return list(pools(range(len(self.lengths)), size))  # in the order of the corpus
         epoch = 0 if self.repeats_order else self.epoch
-        # the factor exceeds any number of epochs, so that no two pairs (seed, epoch) get the same generator
+        # the factor exceeds any number of epochs, so that each pair (seed, epoch) has a generator seed of its own
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + epoch)
         order = torch.randperm(len(self.lengths), generator=generator).tolist()
-        incomplete = order[len(order) - len(order) % size :]  # random ones, not the longest of a sorted pool
+        incomplete = order[len(order) - len(order) % size :]  # random ones, since pools are not sorted by length yet
         order = order[: len(order) - len(incomplete)]
         if self.pool:
             order = [i for pool in pools(order, size * self.pool) for i in sorted(pool, key=self.lengths.__getitem__)]
@@ -132,7 +132,7 @@ class BatchSampler(Sampler[list[int]]):
         return [share * self.num_replicas / len(batch) for share, batch in zip(shares, batches)]  # 1 on average
 
     def accumulation_weights(self, batches: int) -> list[float]:
-        """Return the weight of each batch of this epoch, with which all documents of an optimizer step count alike.
+        """Return the weight of each batch of this epoch, so that all documents of an optimizer step have equal weight.
 
         `batches` is the number of batches that the trainer runs per epoch.
         """
@@ -140,7 +140,7 @@ class BatchSampler(Sampler[list[int]]):
         weights: list[float] = []
         for step in pools(sizes[:batches], self.accumulated):
             weights += [self.accumulated * size / sum(step) for size in step]  # Lightning divides by `accumulated`
-        return weights + [1.0] * (len(sizes) - len(weights))  # of batches that are in no step
+        return weights + [1.0] * (len(sizes) - len(weights))  # of batches that the trainer does not run
 
 
 MAX_WORKERS = 4  # loader processes for each training process
@@ -160,8 +160,8 @@ def default_workers(device: str, processes: int = 1) -> int:
 
 
 def _worth_workers(dataset: Dataset, collate: Callable, documents: int) -> bool:
-    """Return whether a batch of `documents` takes longer to make than to pass between processes, measured once."""
-    collate([dataset[0]])  # the first call opens files, which later calls need not do
+    """Return whether a batch of `documents` (their number) takes longer to make than to pass between processes."""
+    collate([dataset[0]])  # the first call opens files, which would distort the measurement
     start = perf_counter()
     batch = collate([dataset[i] for i in range(documents)])
     collated = perf_counter()
@@ -179,10 +179,10 @@ def loader_of(
     num_workers: int | None = None,
     **order: Any,
 ) -> "ResumableLoader":
-    """Return the loader of this rank for the documents of a split; `order` are arguments of `BatchSampler`.
+    """Return the loader of this rank for the documents of a split; `order` has arguments of `BatchSampler`.
 
-    `lengths` are those of the documents. `num_workers` is `default_workers` by default, but 0 without a trainer, which
-    knows the device, or if a batch takes less time to make than to pass between processes. Errors name the `split`.
+    `lengths` are the lengths of the documents; errors name the `split`. By default, `num_workers` is `default_workers`,
+    but 0 without a trainer, which knows the device, or if batches take less time to make than to pass to a process.
 
     Raises:
         UserError: if there are fewer documents than ranks.
@@ -224,14 +224,14 @@ class ResumableLoader:
             persistent_workers=num_workers > 0,
             pin_memory=torch.cuda.is_available(),
         )
-        self.delivered = 0  # number of batches delivered in this epoch, including those skipped on resuming
+        self.delivered = 0  # number of batches delivered in this epoch, including batches skipped on resuming
         self._position: dict[str, Any] | None = None  # `state_dict` of the checkpoint to resume from, until it is used
 
     def __len__(self) -> int:
         return len(self.batch_sampler)
 
     def __iter__(self) -> Iterator:
-        """Yield the batches of this epoch with the weights of losses; a resumed epoch skips its processed batches."""
+        """Yield the batches of this epoch with weights of their losses; a resumed epoch skips processed batches."""
         weights: dict[str, list[float]] = {}  # field of `Batch` -> its value in each batch of the epoch
         if self.trainer is not None and self.batch_sampler.shuffle:  # in training; the order below depends on this
             self.batch_sampler.accumulated = self.trainer.accumulate_grad_batches  # a callback may change it
@@ -240,15 +240,15 @@ class ResumableLoader:
         weights["weight"] = self.batch_sampler.weights()
         self.delivered = self.batch_sampler.start = self._resumed_batches()
         for batch in self.loader:
-            for field, weight_of_batch in weights.items():  # the values of all batches, indexed by `delivered`
-                if weight_of_batch[self.delivered] != 1:  # 1 is the default of both fields
-                    setattr(batch, field, weight_of_batch[self.delivered])
+            for field, batch_weights in weights.items():
+                if batch_weights[self.delivered] != 1:  # 1 is the default of both fields
+                    setattr(batch, field, batch_weights[self.delivered])
             self.delivered += 1  # before `yield`, so that a checkpoint during the step counts this batch as processed
             yield batch
 
     def _resumed_batches(self) -> int:
-        """Return how many batches a resumed epoch skips, else 0; UserError if size or order of batches have changed."""
-        position, self._position = self._position, None  # from `load_state_dict`; used once
+        """Return how many batches a resumed epoch skips, else 0; raise a `UserError` if their size or order changed."""
+        position, self._position = self._position, None  # set by `load_state_dict`, and used only once
         if position is None or position["epoch"] != self.batch_sampler.epoch:
             return 0
         size, before = self.batch_sampler.global_batch_size, position["global_batch_size"]
@@ -259,7 +259,7 @@ class ResumableLoader:
                 "the same numbers, or start another run from these weights with --start_from"
             )
         order = self.batch_sampler.order_digest()
-        if position["batches"] and position.get("order", order) != order:  # earlier checkpoints lack it
+        if position["batches"] and position.get("order", order) != order:  # checkpoints of old versions lack `order`
             raise UserError(
                 "the checkpoint is from the middle of an epoch with another order of documents, which depends on their "
                 "number and lengths, data.seed, data.pool and repeated updates, so that some would be repeated or left "
@@ -282,8 +282,8 @@ class ResumableLoader:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Skip the processed batches of the resumed epoch.
+        """Resume after the processed batches of the epoch in `state`.
 
-        The position holds for that epoch alone; `limit_train_batches` may have ended it before its last batch.
+        If the run resumes with another epoch, nothing is skipped: `limit_train_batches` may have ended the one before.
         """
         self._position = dict(state)

@@ -40,7 +40,7 @@ class Corpus(ABC):
 
     @abstractmethod
     def records(self, split: str) -> Iterator[Record | BadRecord]:
-        """Yield the records of a split, and a `BadRecord` for each that cannot be read.
+        """Yield the records of a split, with a `BadRecord` in place of each record that cannot be read.
 
         Raises:
             UserError: if the split as a whole cannot be read.
@@ -52,7 +52,7 @@ class Corpus(ABC):
 
     @abstractmethod
     def fingerprint(self, split: str) -> str:
-        """Return a string that identifies the content of `records(split)`, including arguments that affect it.
+        """Return a string that identifies the content of `records(split)`, with the arguments that affect the content.
 
         Raises:
             UserError: if the split cannot be read.
@@ -68,16 +68,16 @@ def build_documents(
     num_proc: int = 1,
     language: str = "en",
 ) -> "Dataset":
-    """Return the documents of a split as a memory-mapped table with columns `id`, `parts` and `references`.
+    """Return the documents of a split as a memory-mapped table with the fields of `Document` as columns.
 
-    The table is built once, in a folder of `cache_dir` whose name is a digest of content and arguments. The folder has
+    The table is built once, in a folder of `cache_dir` whose name has a digest of content and arguments. The folder has
     the files `documents.arrow` and `manifest.json` (see `read_manifest`); it appears atomically, even if several
     processes build it at once. Empty paragraphs are dropped.
 
     Args:
         on_bad_record: `raise` stops at a record that cannot become a document; `skip` leaves it out, and lists it in a
             warning and in the manifest.
-        require_references: whether a record without a reference is bad, as in training.
+        require_references: whether a record without a reference is bad, since training needs one.
 
     Raises:
         UserError: if the corpus has no such split, a record is bad and not skipped, or no document is left.
@@ -89,10 +89,10 @@ def build_documents(
     fingerprint = corpus.fingerprint(split)
 
     def folder_of(with_references: bool) -> Path:
-        # "auto" is the splitter of sentences, which was an option before
+        # "auto", once an option (the splitter of sentences), stays in the key, so that existing folders are still found
         content = [VERSION, version("sentencex"), fingerprint, "auto", with_references]
         content += language_of(language).setting.values()  # empty for English
-        key = text_digest(json.dumps(content))[:20]  # 80 bits: no two contents share a folder
+        key = text_digest(json.dumps(content))[:20]  # 80 bits: a collision is practically impossible
         return Path(cache_dir) / f"{type(corpus).__name__.lower()}-{split}-{key}"
 
     folder = folder_of(require_references)
@@ -109,8 +109,8 @@ def build_documents(
     if manifest["cleaned"]:
         from pytorch_lightning.utilities import rank_zero_info  # here, because it imports torch, which is slow
 
-        marks = ", ".join(f"{number:,} {rule}" for rule, number in manifest["cleaned"].items())
-        rank_zero_info(f"{split}: cleaned away: {marks}")
+        removed_marks = ", ".join(f"{number:,} {rule}" for rule, number in manifest["cleaned"].items())
+        rank_zero_info(f"{split}: cleaned away: {removed_marks}")
     return dataset
 
 
@@ -129,15 +129,15 @@ class TableDocuments(Sequence[Document]):
         return len(self.table)
 
     def __getitem__(self, index: int) -> Document:
-        return as_document(self.table[index])  # its `IndexError` ends an iteration
+        return as_document(self.table[index])  # an index past the end raises `IndexError`, which ends an iteration
 
 
 def read_manifest(dataset: "Dataset") -> dict[str, Any]:
     """Read the manifest of a table that `build_documents` returned.
 
     It has `documents` and `without_references` (numbers of documents), `digest` (SHA-256 of the documents in order),
-    `cleaned` (how often each rule of `fields.RULES` removed a mark of a dataset) and `skipped` (a list of bad records,
-    each with `where` and `problem`).
+    `cleaned` (how often each rule of `fields.RULES` removed a mark, such as "(CNN)") and `skipped` (a list of bad
+    records, each with `where` and `problem`).
     """
     path = Path(dataset.cache_files[0]["filename"]).with_name("manifest.json")  # beside the file of the table
     return json.loads(path.read_text(encoding="utf-8"))
@@ -146,14 +146,14 @@ def read_manifest(dataset: "Dataset") -> dict[str, Any]:
 def make_document(
     record: Record | BadRecord, require_references: bool = False, language: str = "en"
 ) -> Document | BadRecord:
-    """Return a document with the sentences of a record; a `BadRecord` if id, text or required reference is missing."""
+    """Return a document with the sentences of a record; `BadRecord` if id, text or a required reference is missing."""
     if isinstance(record, BadRecord):
         return record
     if is_blank(record.id):
         return BadRecord(record.where, "its id is empty", FIX_OR_SKIP)
     texts = [text if isinstance(text, str) else "".join(text) for text in (*record.parts, *record.references)]
-    if half := lone_surrogate("".join([record.id, *texts])):  # JSON may have one, but UTF-8 and Arrow cannot encode it
-        return BadRecord(record.where, f"half of a surrogate pair, {half}, is not text", FIX_OR_SKIP)
+    if code := lone_surrogate("".join([record.id, *texts])):  # JSON may have one, but UTF-8 and Arrow cannot encode it
+        return BadRecord(record.where, f"half of a surrogate pair, {code}, is not text", FIX_OR_SKIP)
     splitter = language_of(language)  # splits parts and references that are not yet lists of sentences
     parts = [sentences for part in record.parts if (sentences := _sentences(part, splitter))]
     references = [sentences for text in record.references if (sentences := _sentences(text, splitter))]
@@ -166,7 +166,7 @@ def make_document(
 
 
 def _sentences(text: str | list[str], language: Language) -> list[str]:
-    """Return the sentences of a text (a list has one per item), each on one line, without those that are blank."""
+    """Return the sentences of a text, a string or a list of sentences, each on one line; blank ones are left out."""
     if isinstance(text, str):
         sentences = language.split_sentences(text)
     else:
@@ -182,25 +182,25 @@ def _write(
     on_bad_record: OnBadRecord,
     num_proc: int,
 ) -> dict[str, Any]:
-    """Write the documents of a split to `documents.arrow` in `folder`, and return a manifest, see `read_manifest`."""
+    """Write the documents of a split to `documents.arrow` in `folder`, and return the manifest, see `read_manifest`."""
     import pyarrow as pa  # not at the top: a command that summarizes a text makes documents without a table
 
-    texts = pa.list_(pa.list_(pa.string()))
+    texts = pa.list_(pa.list_(pa.string()))  # a list of texts, each a list of sentences
     schema = pa.schema([("id", pa.string()), ("parts", texts), ("references", texts)])
-    place_of_id: dict[str, str] = {}
+    place_of_id: dict[str, str] = {}  # id -> file and line of its record
     skipped: list[dict[str, str]] = []
     without_references = 0
-    cleaned: Counter[str] = Counter()
+    cleaned: Counter[str] = Counter()  # rule -> number of removed marks
     digest = hashlib.sha256()
-    converted = _converted(corpus.records(split), to_document, num_proc, f"{split} documents")
+    batches = _convert_in_batches(corpus.records(split), to_document, num_proc, f"{split} documents")
     with (
         pa.OSFile(str(folder / "documents.arrow"), "wb") as sink,
         pa.ipc.new_stream(sink, schema) as writer,
-        closing(converted),  # stops the process pool and the progress bar at once on errors
+        closing(batches),  # stops the process pool and the progress bar at once on errors
     ):
-        for pairs in converted:
+        for batch in batches:
             rows = []
-            for record, document in pairs:
+            for record, document in batch:
                 if isinstance(document, Document) and document.id in place_of_id:
                     problem = f"id {document.id!r} is also the id of {place_of_id[document.id]}"
                     document = BadRecord(record.where, problem, FIX_OR_SKIP)
@@ -218,8 +218,8 @@ def _write(
                 writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=schema))
     if not place_of_id:
         number = counted(len(skipped), "bad record")
-        first = f": {number}, the first {skipped[0]['where']}: {skipped[0]['problem']}" if skipped else ""
-        raise UserError(f"{corpus.title(split)}: no usable document{first}; check the files and the field names")
+        details = f": {number}, the first {skipped[0]['where']}: {skipped[0]['problem']}" if skipped else ""
+        raise UserError(f"{corpus.title(split)}: no usable document{details}; check the files and the field names")
     return {
         "documents": len(place_of_id),
         "without_references": without_references,
@@ -229,15 +229,15 @@ def _write(
     }
 
 
-def _converted(
+def _convert_in_batches(
     records: Iterable[Record | BadRecord],
     to_document: Callable[[Record | BadRecord], Document | BadRecord],
     num_proc: int,
     title: str,
 ) -> Iterator[list[tuple[Record | BadRecord, Document | BadRecord]]]:
-    """Yield batches of pairs: a record, and the result of `to_document` for it; `title` describes the progress bar."""
+    """Yield batches of pairs: a record, and its result of `to_document`; `title` is the text of the progress bar."""
     records = iter(records)
-    batch = list(islice(records, _BATCH))  # before this progress bar: the first record may show another bar
+    batch = list(islice(records, _BATCH))  # before this progress bar, as reading the first record may show another one
     with mapper(num_proc) as map_in_processes, progress_bar() as progress:
         task = progress.add_task(title, total=None)
         while batch:
@@ -247,7 +247,7 @@ def _converted(
 
 
 def _all_have_references(folder: Path) -> bool:
-    """Return whether a folder has the documents of a split, none of them skipped, and each has a reference."""
+    """Return whether a folder of `build_documents` exists, each document has a reference, and no record was skipped."""
     path = folder / "manifest.json"
     if not path.exists():
         return False
@@ -256,7 +256,7 @@ def _all_have_references(folder: Path) -> bool:
 
 
 def _report_skipped(name: str, folder: Path, skipped: list[dict[str, str]], on_bad_record: OnBadRecord) -> None:
-    """Warn about skipped records; raise a `UserError` if they must not be, as after a command with `skip`."""
+    """Warn about skipped records; with `raise`, raise a `UserError`: the table may be from a command with `skip`."""
     if not skipped:
         return
     examples = [f"{bad['where']}: {bad['problem']}" for bad in skipped[:3]]

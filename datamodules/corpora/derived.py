@@ -13,16 +13,16 @@ from datamodules.text.language import language_of
 class OwnSentences(Corpus):
     """Whole documents of another corpus, each with some of its own sentences as the reference.
 
-    A generative model learns from it to locate and copy sentences: with `lead` within some hundred steps, even if there
-    are too few reference summaries for a model without pre-training to learn to use the document. `GapSentenceData` is
-    similar but removes the sentences from the document. Sentences are split and selected in one process, while the
-    corpus is read.
+    Pre-training on these pairs teaches a generative model to locate and copy sentences, with `lead` within some hundred
+    steps, even if reference summaries are too few for a model without pre-training to learn to use the document.
+    `GapSentenceData` is similar but removes the sentences from the document. Sentences are split and selected in one
+    process, while the corpus is read.
 
     Args:
         corpus: corpus of the documents; references are not read.
         selection: `lead`, `random`, or a gap-sentence selection, see `gap_selection.select`.
         number: number of sentences, or all if a document has fewer; in the order of the document.
-        language: code of the language, that of the DataModule.
+        language: code of the language, the same as in the DataModule.
 
     Raises:
         ValueError: if the selection does not exist, or the number is below 1.
@@ -44,10 +44,10 @@ class OwnSentences(Corpus):
         for record in self.corpus.records(split):
             document = make_document(record, language=self.language.code)
             if isinstance(document, BadRecord):
-                yield record  # unchanged: `build_documents` comes to the same result, and raises or skips
+                yield record  # unchanged: `build_documents` meets the same problem, and raises an error or skips it
                 continue
             sentences = document.sentences
-            rng = random.Random(record.id)  # so that a choice does not depend on the preceding documents
+            rng = random.Random(record.id)  # so that a random choice does not depend on the documents before this one
             chosen = select(sentences, self.number, self.selection, rng=rng, language=self.language.code)
             yield replace(record, parts=document.parts, references=[[sentences[i] for i in chosen]])
 
@@ -59,9 +59,9 @@ class OwnSentences(Corpus):
 class Folds(Corpus):
     """K-fold cross-validation on the training documents of another corpus.
 
-    Record i of that corpus's `train`, counted from 0, belongs to fold i mod K: in a corpus sorted by source or date all
-    folds are alike. `val` is one of the folds and `train` the others. The corpus's own `val` and `test` are not read:
-    variants are chosen on the folds, and the chosen one is scored on them once.
+    Record i of that corpus's `train`, counted from 0, belongs to fold i mod K, so that all folds are alike even if the
+    corpus is sorted by source or date. `val` is one of the folds and `train` the others. The corpus's own `val` and
+    `test` are not read: they are for the final score of the variant that is chosen by cross-validation.
 
     Args:
         corpus: corpus whose training documents are divided.
@@ -91,4 +91,4 @@ class Folds(Corpus):
                 yield record
 
     def fingerprint(self, split: str) -> str:
-        return f"folds 1 {split} {self.fold} of {self.folds} of {self.corpus.fingerprint('train')}"
+        return f"folds 1 {split} {self.fold} of {self.folds} of {self.corpus.fingerprint('train')}"  # 1: version

@@ -36,7 +36,7 @@ _CHUNK = 256  # texts sent to a process at once, because a signature is quick to
 
 
 def shingles(text: str) -> set[str]:
-    """Return the word 5-grams of a text without case and punctuation; all words of a shorter text as one."""
+    """Return the word 5-grams of a text without case and punctuation; a shorter text is one shingle."""
     words = re.findall(r"\w+", text.lower())
     return {" ".join(words[i : i + _NGRAM]) for i in range(max(1, len(words) - _NGRAM + 1))}
 
@@ -46,7 +46,7 @@ def clusters(texts: Sequence[str], criteria: Iterable[Sequence[Hashable]] = (), 
 
     Args:
         texts: texts to compare by the Jaccard similarity of their shingles, as estimated by MinHash on `num_proc`
-            processes; from 0.5 on, they are near-duplicates.
+            processes; two texts are near-duplicates from 0.5 on.
         criteria: further criteria, each a sequence with a key for each text; texts with equal keys share a cluster.
     """
     from scipy.sparse import coo_array
@@ -56,7 +56,7 @@ def clusters(texts: Sequence[str], criteria: Iterable[Sequence[Hashable]] = (), 
     for keys in criteria:  # each text is paired with the first one of the same key
         first_index: dict[Hashable, int] = {}
         pairs += [(first_index.setdefault(key, index), index) for index, key in enumerate(keys)]  # (i, i) has no effect
-    first, second = zip(*pairs) if pairs else ((), ())
+    first, second = zip(*pairs) if pairs else ((), ())  # first index of each pair, second index of each pair
     edges = coo_array((np.ones(len(pairs)), (first, second)), shape=(len(texts), len(texts)))  # adjacency matrix
     _, labels = connected_components(edges, directed=False)  # number of the component of each text
     groups: dict[int, list[int]] = defaultdict(list)
@@ -66,12 +66,12 @@ def clusters(texts: Sequence[str], criteria: Iterable[Sequence[Hashable]] = (), 
 
 
 def _similar_pairs(texts: Sequence[str], num_proc: int) -> Iterable[tuple[int, int]]:
-    """Yield pairs (i, j), i < j, of indices of near-duplicates among the texts that share a bucket of an LSH."""
+    """Yield index pairs (i, j), i < j, of near-duplicates; only texts in a common bucket of an LSH are compared."""
     from datasketch import MinHashLSH  # locality-sensitive hashing: a bucket has the texts that agree in a band
 
     with mapper(num_proc, chunksize=_CHUNK) as map_in_processes:
         signatures = list(map_in_processes(_signature, texts))
-    bands = MinHashLSH(_THRESHOLD, _PERMUTATIONS).hashranges  # (start, end) of each band of a signature
+    bands = MinHashLSH(_THRESHOLD, _PERMUTATIONS).hashranges  # (start, end) of each band, a section of a signature
     buckets: dict[tuple[int, bytes], list[int]] = defaultdict(list)  # (start, values of the band) -> indices of texts
     for index, signature in enumerate(signatures):
         text_buckets = [buckets[start, signature.hashvalues[start:end].tobytes()] for start, end in bands]
@@ -79,12 +79,12 @@ def _similar_pairs(texts: Sequence[str], num_proc: int) -> Iterable[tuple[int, i
             if signature.jaccard(signatures[candidate]) >= _THRESHOLD:  # estimated similarity of the sets of 5-grams
                 yield candidate, index
         for bucket in text_buckets:
-            if len(bucket) < _BUCKET:  # limits the time for thousands of copies of a page
+            if len(bucket) < _BUCKET:  # later texts are compared with all of a bucket: limits the time for many copies
                 bucket.append(index)
 
 
 def _signature(text: str) -> "LeanMinHash":
-    """Return the MinHash signature of the shingles of a text, in a form that is small to send between processes."""
+    """Return the MinHash signature of the shingles of a text, as an object that is small to send between processes."""
     from datasketch import LeanMinHash, MinHash
 
     signature = MinHash(_PERMUTATIONS)
@@ -122,7 +122,7 @@ class Docstrings(Corpus):
         UserError: if a folder does not exist, a package is not among `PACKAGES`, or there is no usable docstring.
     """
 
-    read_file = staticmethod(docstrings_of_file)
+    read_file = staticmethod(docstrings_of_file)  # returns the documents of one file; `Modules` has another function
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class Docstrings(Corpus):
         """Name (path relative to the folder that is searched) and path of each Python file to read, sorted."""
         if self.folders is None:
             paths = sysconfig.get_paths()  # `purelib` and `platlib`: site-packages; `stdlib`: standard library
-            installed = source_files(_distinct_paths(paths["purelib"], paths["platlib"]), self.packages)
+            installed = source_files(_distinct_paths(paths["purelib"], paths["platlib"]), self.packages)  # (name, path)
             return sorted(installed + source_files([Path(paths["stdlib"])]))
         for folder in self.folders:
             if not folder.is_dir():
@@ -168,19 +168,19 @@ class Docstrings(Corpus):
         return source_files(self.folders)
 
     @cached_property
-    def _digest(self) -> str:
+    def _digest(self) -> str:  # of the names and contents of all files
         return digest_of(self._files)
 
     @cached_property
-    def _docstrings(self) -> dict[str, list[Docstring]]:
+    def _docstrings(self) -> dict[str, list[Docstring]]:  # by split
         return split_by_cluster(harvest(self._files, self.num_proc, self.read_file), self.num_proc)
 
 
 def split_by_cluster(docstrings: list[Docstring], num_proc: int = 1) -> dict[str, list[Docstring]]:
     """Return the docstrings of `train`, `val` and `test`; near-copies and equal summaries stay in the same split.
 
-    Clusters are visited in the order of a hash, which is random but the same everywhere. One of up to `max_members`
-    goes to `test`, or else to `val`, as long as the split has room for it. All others go to `train`.
+    Clusters are visited in the order of a hash: a random order, but the same on every machine. A cluster of at most
+    `max_members` goes to `test` if that has room for it, or else to `val`. All others go to `train`.
     """
     bodies = ["\n".join(docstring.body) for docstring in docstrings]
     summaries = [docstring.summary.lower().rstrip(".") for docstring in docstrings]
@@ -190,8 +190,8 @@ def split_by_cluster(docstrings: list[Docstring], num_proc: int = 1) -> dict[str
     groups = clusters(bodies, [summaries, bodies], num_proc=num_proc)  # similar bodies, equal summaries or bodies
     hashes = [text_digest("\n".join([each.name, each.summary, *each.body])) for each in docstrings]
     for members in sorted(groups, key=lambda group: hashes[group[0]]):  # by the hash of the first docstring
-        choices = [name for name in ("test", "val") if len(splits[name]) + len(members) <= max_size]
-        split = choices[0] if choices and len(members) <= max_members else "train"
+        with_room = [name for name in ("test", "val") if len(splits[name]) + len(members) <= max_size]
+        split = with_room[0] if with_room and len(members) <= max_members else "train"
         splits[split] += [docstrings[index] for index in members]
     return splits
 
@@ -218,4 +218,4 @@ class Modules(Docstrings):
     read_file = staticmethod(docstring_of_module)
 
     def fingerprint(self, split: str) -> str:
-        return f"modules 1 {super().fingerprint(split)}"
+        return f"modules 1 {super().fingerprint(split)}"  # 1: version of this class

@@ -20,7 +20,7 @@ RULES = {
 
 
 def clean(value: Any, counts: Counter[str]) -> Any:
-    """Return a text, or nested lists of texts, without the marks of `RULES`, counted in `counts`; None is unchanged."""
+    """Remove the marks of `RULES` from a text or nested lists of texts, and count them by rule; None is unchanged."""
     if isinstance(value, list):
         return [clean(item, counts) for item in value]
     if isinstance(value, str):
@@ -75,8 +75,8 @@ class Fields:
 
     def __post_init__(self) -> None:
         for name in ("document", "summary"):
-            if isinstance(getattr(self, name), list):  # as a tuple, so that both give the same fingerprint
-                object.__setattr__(self, name, tuple(getattr(self, name)))  # the dataclass is frozen
+            if isinstance(getattr(self, name), list):  # becomes a tuple, so that both have the same fingerprint
+                object.__setattr__(self, name, tuple(getattr(self, name)))  # a frozen dataclass forbids `self.name =`
         for field in fields(self):
             value, choices = getattr(self, field.name), get_args(field.type)
             if get_origin(field.type) is Literal and value not in choices:
@@ -84,13 +84,13 @@ class Fields:
 
     @property
     def names(self) -> list[str]:
-        """Names of the fields to read, each once: the id, documents, summaries."""
+        """Distinct names of the fields to read: id, documents, summaries."""
         return [*dict.fromkeys([self.id or "id", *_as_tuple(self.document), *_as_tuple(self.summary)])]
 
     def record(self, row: dict[str, Any], where: str, number: str) -> Record | BadRecord:
         """Convert a row to a record, cleaned by `RULES`, or to a `BadRecord` if a field is invalid.
 
-        `where` is the place of the row for messages, to which the names of its fields are added if its summary field
+        `where` is the place of the row for messages; the names of the row's fields are added to it if the summary field
         is missing. `number`, such as `train-12`, is the id of a row without a field `id`.
         """
         # the number replaces a missing `id`, but not a missing field that the user named
@@ -98,15 +98,15 @@ class Fields:
         if isinstance(identifier, float) and identifier.is_integer():  # pandas writes 1 as 1.0
             identifier = int(identifier)
         if not isinstance(identifier, str | int):
-            return _bad(row, where, self.id or "id", "a string or a number", "id")
+            return _bad_field(row, where, self.id or "id", "a string or a number", "id")
         where = f"{where} (id {identifier!r})" if identifier != number else where
-        cleaned: Counter[str] = Counter()
-        parts = []
+        cleaned: Counter[str] = Counter()  # rule -> number of removed marks
+        parts = []  # paragraphs or source documents
         for field in _as_tuple(self.document):
             value = clean(row.get(field), cleaned)
             texts = _texts(value, self.document_list)
             if texts is None:
-                return _bad(row, where, field, "a string or a list of strings", "document")
+                return _bad_field(row, where, field, "a string or a list of strings", "document")
             if isinstance(value, str):
                 texts = value.split(self.separator) if self.separator else _paragraphs(value, self.paragraphs)
             parts += texts
@@ -115,37 +115,37 @@ class Fields:
         for field in summary_fields:
             texts = _texts(clean(row.get(field), cleaned), self.summary_list)
             if texts is None and row.get(field) is not None:
-                return _bad(row, where, field, "a string or a list of strings", "summary")
+                return _bad_field(row, where, field, "a string or a list of strings", "summary")
             references += texts or []  # None for a missing summary
         if summary_fields and not any(field in row for field in summary_fields):
             where = f"{where} (fields: {', '.join(row)})"  # for the error if a reference is required
         return Record(
             str(identifier),
-            [_lines(part, self.document_sentences) for part in parts[self.skip_parts :]],
-            [_lines(text, self.summary_sentences) for text in references],
+            [_lines_or_text(part, self.document_sentences) for part in parts[self.skip_parts :]],
+            [_lines_or_text(text, self.summary_sentences) for text in references],
             where,
             dict(+cleaned),  # without zero counts
         )
 
 
 def _as_tuple(names: str | tuple[str, ...] | None) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else names or ()  # None without a summary
+    return (names,) if isinstance(names, str) else names or ()  # None, for no summary, becomes ()
 
 
 def _texts(value: Any, layout: DocumentList | SummaryList) -> list[str | list[str]] | None:
-    """Return the texts (strings or lists of sentences) in a value, or None if its type does not fit (see `Fields`)."""
+    """Return the texts in a field, strings or lists of sentences; None if its type does not fit `layout` (`Fields`)."""
     if isinstance(value, str):
         return [value]
     if not isinstance(value, list):
         return None
-    lists = [item for item in value if not isinstance(item, str)]  # each the sentences of a text, or their tokens
+    lists = [item for item in value if not isinstance(item, str)]  # each the sentences of a text, or tokens of one
     if not all(isinstance(item, list) and all(isinstance(text, str) for text in item) for item in lists):
         return None
-    if lists and len(lists) < len(value) and layout != "references":  # there, a text may have either form
+    if lists and len(lists) < len(value) and layout != "references":  # only references may mix strings and lists
         return None
-    if layout == "tokens" and value:  # sentences of one text
+    if layout == "tokens" and value:  # each item is a sentence of one text, as a list of tokens
         return [[" ".join(tokens) for tokens in lists]] if len(lists) == len(value) else None
-    return [value] if layout == "sentences" and not lists else value
+    return [value] if layout == "sentences" and not lists else value  # strings are sentences of one text, or texts
 
 
 def _paragraphs(text: str, paragraphs: Paragraphs) -> list[str]:
@@ -158,12 +158,12 @@ def _paragraphs(text: str, paragraphs: Paragraphs) -> list[str]:
     return ["\n".join(block) for blank, block in groupby(lines, key=is_blank) if not blank]
 
 
-def _lines(text: str | list[str], sentences: Sentences) -> str | list[str]:
+def _lines_or_text(text: str | list[str], sentences: Sentences) -> str | list[str]:  # lines that are sentences
     return split_lines(text) if sentences == "line" and isinstance(text, str) else text
 
 
-def _bad(row: dict[str, Any], where: str, field: str, expected: str, argument: str) -> BadRecord:
-    """Return the error of a missing field, to be named by `argument`, or of a field of another type than `expected`."""
+def _bad_field(row: dict[str, Any], where: str, field: str, expected: str, argument: str) -> BadRecord:
+    """Return the error of a field that is missing (`argument` can name another) or whose type is not `expected`."""
     if field not in row:
         available = ", ".join(row) or "none"
         problem = f"it has no field {field!r} (there are: {available})"

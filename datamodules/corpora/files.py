@@ -45,7 +45,7 @@ class Files(Corpus):
                 "`train` and no file for `val`"
             )
         self.val_share = split  # None if no validation documents are taken from `train`
-        val = train if split else val  # then both splits read all files, and each keeps its documents
+        val = train if split else val  # with `split`, both read all files of `train`, and each keeps its documents
         sources = {"train": train, "val": val, "test": test}
         self.paths = {name: [paths] if isinstance(paths, str) else paths for name, paths in sources.items() if paths}
         self.fields = Fields(**fields)
@@ -73,16 +73,16 @@ class Files(Corpus):
     def _split_of(self, record: Record | BadRecord) -> str:
         """Return the split of a record in a file with training and validation documents."""
         if isinstance(record, BadRecord):
-            return "train"  # so that it is reported once
-        # halves of surrogate pairs are reported later, by `make_document`
+            return "train"  # in one of the two splits, so that it is reported once
+        # "surrogatepass": halves of surrogate pairs are no error here, as `make_document` reports them later
         digest = hashlib.sha256(json.dumps(record.parts).encode("utf-8", "surrogatepass")).digest()
         uniform = int.from_bytes(digest[:8])  # pseudo-random number below 2**64 that depends on the text alone
         return "val" if uniform < self.val_share * 2**64 else "train"
 
     def fingerprint(self, split: str) -> str:
         digests = [[path.name, file_digest(path)] for path in self._files(split)]
-        part = f" {split} of {self.val_share}" if self._shares_file(split) else ""
-        return f"files {digests} {sorted(asdict(self.fields).items())}{part}"
+        share = f" {split} of {self.val_share}" if self._shares_file(split) else ""
+        return f"files {digests} {sorted(asdict(self.fields).items())}{share}"
 
     def _files(self, split: str) -> list[Path]:
         """Return the files of a split with patterns expanded; all are checked before any is read."""

@@ -49,19 +49,20 @@ def summary_and_body(docstring: str) -> tuple[str, list[str]] | None:
 
     Paragraphs, list items and the descriptions of parameters, attributes and results in NumPy, Google and reST sections
     are kept, each on one line, without names and types. Code, tables, links and other sections are removed. None if the
-    first paragraph is not prose, begins with no letter or ends with a colon.
+    first paragraph is not prose, does not begin with a letter, or ends with a colon.
     """
-    first, *blocks = re.split(r"\n(?:[ \t]*\n)+", _SECTION_WITHIN.sub("\n\n", docstring.strip()))  # and at sections
-    if _SIGNATURE.match(first) and blocks:
-        first, *blocks = blocks
-    summary = _prose(first)
+    separated = _SECTION_WITHIN.sub("\n\n", docstring.strip())  # a blank line before each title of a section
+    first_block, *blocks = re.split(r"\n(?:[ \t]*\n)+", separated)  # at blank lines
+    if _SIGNATURE.match(first_block) and blocks:
+        first_block, *blocks = blocks
+    summary = _prose(first_block)
     if summary is None or not summary[0].isalpha() or summary.endswith(":"):
         return None
     return summary, [prose for text in _paragraphs(blocks) if (prose := _prose(text)) is not None]
 
 
 def _paragraphs(blocks: list[str]) -> Iterator[str]:
-    """Yield the texts of blocks, which blank lines separate, with one text for each entry of a section."""
+    """Yield the paragraphs in blocks (texts between blank lines), with one for each list item or entry of a section."""
     section: str | None = None  # "entries" (parameters etc.), "other" (left out), or None in plain text
     numpy_style = False  # titles are underlined, and names stand on a line above the description
     margin: int | None = None  # indentation of the first entry of the section; None before it
@@ -74,7 +75,7 @@ def _paragraphs(blocks: list[str]) -> Iterator[str]:
         elif section is not None and not numpy_style and not block[:1].isspace():
             section = None  # a section in Google's style ends with its indentation
         if section is None:
-            yield from _unsectioned(body)
+            yield from _unsectioned_texts(body)
         elif section == "entries" and body:
             indentation = len(body) - len(body.lstrip(" "))
             margin = indentation if margin is None else margin
@@ -105,13 +106,13 @@ def _entries(block: str, numpy_style: bool) -> Iterator[str]:
         yield from _items(description.strip())
 
 
-def _unsectioned(block: str) -> Iterator[str]:
+def _unsectioned_texts(block: str) -> Iterator[str]:
     """Yield the paragraph or list items of a block without a heading; nothing for an indented block, which is code."""
-    if field := _FIELD.search(block):  # reST fields at its end, `:param name: text`; not types etc.
+    if field := _FIELD.search(block):  # reST fields at its end, `:param name: text`; `:type name:` etc. are left out
         pieces = _FIELD.split(block[field.start() :])[1:]  # without the empty text before: name, text, name, text, ...
         yield from (text for name, text in zip(pieces[::2], pieces[1::2]) if name in ("param", "return", "returns"))
         block = block[: field.start()]
-    if admonition := _ADMONITION.match(block):  # its text is indented
+    if admonition := _ADMONITION.match(block):  # such as `.. note::`; its text is indented, but is not code
         block = textwrap.dedent(block[admonition.end() :].strip("\n"))
     if _BULLET.match(block) or not block[:1].isspace():
         yield from _items(block)
@@ -123,13 +124,13 @@ def _items(text: str) -> list[str]:
 
 
 def _prose(paragraph: str) -> str | None:
-    """Return a paragraph on one line without markup; None for code, tables, under 3 words or few words of letters."""
+    """Return a paragraph on one line without markup; None if it is code, a table, too short or has few letters."""
     if _CODE.search(paragraph):
         return None
     for pattern, replacement in _MARKUP:
         paragraph = pattern.sub(replacement, paragraph)
     words = paragraph.split()
-    # words of letters, apart from punctuation around them, and hyphens and apostrophes in them
+    # number of words of letters only, apart from punctuation around them, and hyphens and apostrophes in them
     alphabetic = sum(word.strip("\"'()[],.;:!?*").replace("-", "").replace("'", "").isalpha() for word in words)
     if len(words) < 3 or alphabetic < _MIN_ALPHABETIC * len(words):
         return None
@@ -186,8 +187,8 @@ def digest_of(files: Iterable[tuple[str, Path]]) -> str:
 
 def docstrings_of_file(file: tuple[str, Path]) -> list[Docstring]:
     """Return the docstrings of a file that are prose; an empty list if this version of Python cannot parse it."""
-    name, path = file
-    return list(_of_node(_parsed(path), _module_name(name), path))
+    name, path = file  # see `source_files`
+    return list(_docstrings_of_node(_parsed(path), _module_name(name), path))
 
 
 def docstring_of_module(file: tuple[str, Path]) -> list[Docstring]:
@@ -213,7 +214,7 @@ def harvest(
     num_proc: int = 1,
     read_file: Callable[[tuple[str, Path]], list[Docstring]] = docstrings_of_file,
 ) -> list[Docstring]:
-    """Return the docstrings that `read_file` finds in `source_files`, in order, each pair of summary and body once."""
+    """Return the docstrings that `read_file` finds in `source_files`, in order, without repeated summary and body."""
     distinct: dict[tuple[str, tuple[str, ...]], Docstring] = {}  # by lower-case summary, and body
     names: set[str] = set()  # qualified names of the docstrings so far
     with mapper(num_proc) as map_in_processes, progress_bar() as progress:
@@ -230,7 +231,7 @@ def harvest(
 def _definitions(node: ast.AST, prefix: str) -> Iterable[tuple[str, str]]:
     """Yield (NAME, "NAME: docstring") of functions, classes and methods with prose, except those inside functions.
 
-    `prefix` is the name of the class around `node`, with a dot.
+    `prefix` is the name of the class around `node` and a dot, or empty.
     """
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -243,7 +244,7 @@ def _definitions(node: ast.AST, prefix: str) -> Iterable[tuple[str, str]]:
             yield from _definitions(child, prefix)
 
 
-def _module_name(file: str) -> str:
+def _module_name(file: str) -> str:  # "torch/nn/__init__.py" -> "torch.nn"
     return file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
@@ -257,8 +258,8 @@ def _parsed(path: Path) -> ast.Module:
         return ast.Module(body=[], type_ignores=[])
 
 
-def _of_node(node: ast.AST, name: str, path: Path) -> Iterable[Docstring]:
-    """Yield the docstrings of usable length of a module, class or function, named `name`, and of those inside it."""
+def _docstrings_of_node(node: ast.AST, name: str, path: Path) -> Iterable[Docstring]:
+    """Yield the docstrings of usable length of a module, class or function, named `name`, and of definitions in it."""
     may_have_docstring = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
     if may_have_docstring and (prose := summary_and_body(ast.get_docstring(node) or "")):
         summary, body = prose
@@ -268,4 +269,4 @@ def _of_node(node: ast.AST, name: str, path: Path) -> Iterable[Docstring]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.stmt):  # also `if`, `with` and so on, which have no name and may hold definitions
             child_name = f"{name}.{child.name}" if hasattr(child, "name") else name
-            yield from _of_node(child, child_name, path)
+            yield from _docstrings_of_node(child, child_name, path)

@@ -135,7 +135,7 @@ class Hub(Corpus):
         dataset = self._dataset(split)
         names = dataset.column_names or []  # None for some streams, before their first row
         columns = [name for name in source.fields.names if name in names]
-        rows = dataset.select_columns(columns) if columns else dataset  # reads only these; all if none is known
+        rows = dataset.select_columns(columns) if columns else dataset  # reads only these, or all if none is known yet
         unread = dict.fromkeys(name for name in names if name not in columns)  # for messages, which list all columns
         for number, row in enumerate(islice(self._read(rows), self.max_records)):
             where = f"{source.name} {source.splits[split]} row {number}"
@@ -161,8 +161,8 @@ class Hub(Corpus):
             for file in dataset.cache_files:
                 digest.update(bytes.fromhex(file_digest(Path(file["filename"]))))
         location = [source.name, source.config, source.revision, source.folder, source.splits[split]]
-        part = "" if self.max_records is None else f" first {self.max_records}"
-        return f"hub {location} {digest.hexdigest()} {sorted(asdict(source.fields).items())}{part}"
+        limit = "" if self.max_records is None else f" first {self.max_records}"
+        return f"hub {location} {digest.hexdigest()} {sorted(asdict(source.fields).items())}{limit}"
 
     def _stream_version(self) -> str:
         """Return what identifies streamed data: the commit, or sizes and times of the files of a local folder."""
@@ -184,14 +184,14 @@ class Hub(Corpus):
         """Names of the splits in the repository."""
         from datasets import get_dataset_split_names
 
-        return self._call(get_dataset_split_names)
+        return self._call_with_location(get_dataset_split_names)
 
     def _dataset(self, split: str) -> "Dataset | IterableDataset":
-        """Load a split, once; if a nested column "outer.inner" is named, all columns are flattened."""
+        """Load a split, once. If a field is a nested column "outer.inner", all nested columns become columns."""
         from datasets import load_dataset
 
         if split not in self._loaded:
-            dataset = self._call(load_dataset, split=self.source.splits[split], streaming=self.stream)
+            dataset = self._call_with_location(load_dataset, split=self.source.splits[split], streaming=self.stream)
             names = dataset.column_names or []  # None for some streams
             nested = [name for name in self.source.fields.names if name not in names and "." in name]
             if nested and self.stream:
@@ -199,7 +199,7 @@ class Hub(Corpus):
             self._loaded[split] = dataset.flatten() if nested else dataset
         return self._loaded[split]
 
-    def _call(self, function, **kwargs):
+    def _call_with_location(self, function, **kwargs):
         """Call a function of `datasets` with the location of the source and `kwargs`; its errors become `UserError`."""
         source = self.source
         location = _not_none({"revision": source.revision, "data_dir": source.folder})
@@ -211,7 +211,7 @@ class Hub(Corpus):
 
 
 def _reason(error: Exception) -> str:
-    """Return an error on one line; some are long texts, of which 300 characters tell the cause."""
+    """Return type and text of an error on one line; some texts are long, but 300 characters suffice for the cause."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:300]
 
 

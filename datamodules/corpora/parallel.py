@@ -18,7 +18,7 @@ LINE_INTERVAL = 60.0  # seconds between lines where there is no terminal
 
 @contextmanager
 def mapper(num_proc: int, chunksize: int = 32) -> Iterator[Callable[..., Iterable[Any]]]:
-    """Yield a function like `map`, which sends chunks of items to a process pool if `num_proc` exceeds 1."""
+    """Yield a function like `map`; if `num_proc` exceeds 1, it sends the items in chunks to a pool of processes."""
     if num_proc <= 1:
         yield map
         return
@@ -30,10 +30,10 @@ def mapper(num_proc: int, chunksize: int = 32) -> Iterator[Callable[..., Iterabl
 
 
 def _start_worker() -> None:
-    """Make a worker process ignore Ctrl-C, at which the parent stops the pool, and objects of the parent."""
+    """Make a worker process ignore Ctrl-C, at which the parent stops the pool, and not collect the parent's objects."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # a forked worker must not collect what the parent has not yet: destructors, such as those of process groups of
-    # `torch.distributed`, wait for threads that only the parent has
+    # A forked worker inherits the parent's garbage. If it collected this, destructors, such as those of process groups
+    # of `torch.distributed`, would wait for threads that only the parent has.
     gc.freeze()
 
 

@@ -26,7 +26,7 @@ _ROWS_AT_ONCE = 4  # of Parquet, each of which may be as long as the longest lin
 _TYPES = (".jsonl", ".ndjson", ".json", ".parquet", ".csv", ".tsv")
 
 
-def _open_zstd(path: Path, mode: str) -> IO[bytes]:  # with the arguments of the other openers
+def _open_zstd(path: Path, mode: str) -> IO[bytes]:  # same arguments as `gzip.open` etc.; `mode` is always "rb"
     import pyarrow as pa
 
     return io.BufferedReader(pa.input_stream(str(path), compression="zstd"))
@@ -51,11 +51,11 @@ def read_rows(path: Path, fields: list[str]) -> Iterator[tuple[int, Row]]:
         raise UserError(f"{path}: no such file; check the path")
     try:
         if kind == ".parquet":
-            yield from _parquet(path, fields)
+            yield from _parquet_rows(path, fields)
             return
         with _OPENERS.get(compression, open)(path, "rb") as stream:
             if kind in (".csv", ".tsv"):
-                yield from _separated(stream, path, kind, fields)
+                yield from _csv_rows(stream, path, kind, fields)
             elif kind == ".json" and _begins_array(path, compression):
                 yield from _json_array(stream, path)
             else:
@@ -66,13 +66,13 @@ def read_rows(path: Path, fields: list[str]) -> Iterator[tuple[int, Row]]:
 
 
 def _arrow_errors() -> tuple[type[Exception], ...]:
-    """Return the errors of pyarrow; nothing where no file has needed it."""
+    """Return the errors of pyarrow; an empty tuple if it is not imported, since then it cannot raise one."""
     pyarrow = sys.modules.get("pyarrow")
     return (pyarrow.ArrowException,) if pyarrow else ()
 
 
 def file_type(path: Path) -> tuple[str, str]:
-    """Return the suffix of the type of a file, and that of its compression or "".
+    """Return the suffix of a file's type, such as ".csv", and the suffix of its compression, such as ".gz", or "".
 
     Raises:
         UserError: if `read_rows` does not read this type.
@@ -89,7 +89,7 @@ def file_type(path: Path) -> tuple[str, str]:
 def _lines(stream: IO[AnyStr], path: Path) -> Iterator[AnyStr]:
     """Yield the lines of a file of bytes or text; raise a `UserError` for one of more than 64 MiB."""
     number = 0
-    while line := stream.readline(LONGEST_LINE + 1):  # at most that much is in memory
+    while line := stream.readline(LONGEST_LINE + 1):  # keeps at most this many bytes or characters in memory
         number += 1
         if len(line) > LONGEST_LINE:  # a small compressed file could otherwise fill the memory
             raise _too_long(f"{path}:{number}", "line")
@@ -142,8 +142,8 @@ def _checked_object(row: Any, where: str, remedy: str) -> Row:
     return BadRecord(where, f"a JSON {type(row).__name__}, not an object with fields", remedy)
 
 
-def _separated(stream: IO[bytes], path: Path, kind: str, fields: list[str]) -> Iterator[tuple[int, Row]]:
-    """Yield the first line's number of each CSV or TSV row, which may span lines, and its values or a `BadRecord`."""
+def _csv_rows(stream: IO[bytes], path: Path, kind: str, fields: list[str]) -> Iterator[tuple[int, Row]]:
+    """Yield (number of the first line, values or `BadRecord`) of each row of a CSV or TSV file; rows may span lines."""
     csv.field_size_limit(LONGEST_LINE)  # the default is shorter than a book
     # Invalid UTF-8 is decoded to lone surrogates, so that messages can name the row.
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
@@ -162,7 +162,7 @@ def _separated(stream: IO[bytes], path: Path, kind: str, fields: list[str]) -> I
         if header is None:
             header = row
         elif surrogate := next((c for text in row for c in text if "\udc80" <= c <= "\udcff"), None):
-            yield start, _not_utf8(where, ord(surrogate) - 0xDC00, _until(start, rows))  # U+DC00 + byte
+            yield start, _not_utf8(where, ord(surrogate) - 0xDC00, _until(start, rows))  # invalid byte: U+DC00 + byte
         elif row and len(row) != len(header):
             problem = f"{len(row)} fields where the header has {len(header)}{_until(start, rows)}"
             yield start, BadRecord(where, problem, FIX_OR_SKIP)
@@ -174,18 +174,18 @@ def _separated(stream: IO[bytes], path: Path, kind: str, fields: list[str]) -> I
 
 
 def _until(start: int, rows: Any) -> str:
-    """Return the last line of a CSV row for messages: an open quotation mark swallows the following lines."""
+    """Return ", up to line N" if a CSV row spans lines, for messages: an open quotation mark swallows lines."""
     return f", up to line {rows.line_num}" if rows.line_num > start else ""
 
 
-def _parquet(path: Path, fields: list[str]) -> Iterator[tuple[int, Row]]:
-    """Yield number, from 1, and `fields` of each row; if the file lacks one of these, also all others, as None."""
+def _parquet_rows(path: Path, fields: list[str]) -> Iterator[tuple[int, Row]]:
+    """Yield number (from 1) and `fields` of each row; if the file lacks a field, also the other columns, as None."""
     import pyarrow.parquet as pq  # here, because most commands read no such file
 
     number = 0
     with pq.ParquetFile(path) as file:
         columns = [name for name in file.schema_arrow.names if name in fields]
-        unread = dict.fromkeys(name for name in file.schema_arrow.names if name not in fields)
+        unread = dict.fromkeys(name for name in file.schema_arrow.names if name not in fields)  # other columns, None
         for group in map(file.metadata.row_group, range(file.metadata.num_row_groups)):
             for column in map(group.column, range(group.num_columns)):
                 # Arrow unpacks whole pages, so a small file could fill the memory.
@@ -200,14 +200,14 @@ def _parquet(path: Path, fields: list[str]) -> Iterator[tuple[int, Row]]:
                     raise _too_long(f"{path}:{number}", "row")
                 try:
                     (values,) = row.to_pylist()
-                except UnicodeDecodeError as error:  # Arrow does not check this
+                except UnicodeDecodeError as error:  # Arrow reads strings without checking that they are UTF-8
                     yield number, _not_utf8(f"{path}:{number}", error.object[error.start])
                 else:
-                    yield number, values if len(columns) == len(fields) else values | unread  # a message lists them
+                    yield number, values if len(columns) == len(fields) else values | unread  # messages list `unread`
 
 
 def _not_utf8(where: str, byte: int, until: str = "") -> BadRecord:
-    """Return a record with an invalid byte; `until` is empty or the result of `_until`."""
+    """Return the error of a record with an invalid byte; `until`, if not empty, names its last line, see `_until`."""
     problem = f"not UTF-8 (byte 0x{byte:02x}){until}"
-    encoding = "utf-16" if byte in (0xFE, 0xFF) else "latin1"  # a byte of the mark at the beginning of UTF-16
+    encoding = "utf-16" if byte in (0xFE, 0xFF) else "latin1"  # FE and FF are the byte order mark of UTF-16
     return BadRecord(where, problem, f"convert the file (iconv -f {encoding} -t utf-8), {OR_SKIP}")

@@ -129,7 +129,7 @@ class ParallelText(Corpus):
                 yield self._record(lines, where=f"{paths[0]}:{number}", name=f"{stem}-{number}")
 
     def _record(self, lines: Sequence[bytes], where: str, name: str) -> Record | BadRecord:
-        """Convert a line of the documents, and of references if any, to a record with id `name`, from `where`."""
+        """Convert a line of the documents, and of the references if any, to a record; `name` is its id."""
         try:
             document, *references = [line.decode("utf-8").strip() for line in lines]
         except UnicodeDecodeError as error:
@@ -138,7 +138,7 @@ class ParallelText(Corpus):
         row = {"document": self._sentences(document), "summary": reference}
         return self.fields.record(row, where, name)
 
-    def _sentences(self, line: str) -> str | list[list[str]]:  # one text, as a string or as a list of its sentences
+    def _sentences(self, line: str) -> str | list[list[str]]:  # a string, or a list of one text, a list of sentences
         return [line.split(self.separator)] if self.separator else line
 
     def fingerprint(self, split: str) -> str:
@@ -204,10 +204,10 @@ class TextFolders(Corpus):
     def records(self, split: str) -> Iterator[Record | BadRecord]:
         for path, reference_paths in self._files(split).items():
             try:
-                text = _read(path)
-                references = list(map(_read, reference_paths))
+                text = _text_of_file(path)
+                references = list(map(_text_of_file, reference_paths))
                 if path.suffix == STORY:
-                    text, *highlights = text.split(HIGHLIGHT)  # the document, and one sentence each
+                    text, *highlights = text.split(HIGHLIGHT)  # the document, and a sentence after each @highlight
                     references = [highlights, *references] if highlights else references  # a list of sentences
                 row = {"document": text, "summary": references}
             except UnicodeDecodeError as error:
@@ -219,7 +219,7 @@ class TextFolders(Corpus):
         digest = hashlib.sha256()
         for path, references in self._files(split).items():
             for file in (path, *references):
-                name = os.fsencode(f"{file.name}\n")  # unlike `encode`, for any name that is not UTF-8
+                name = os.fsencode(f"{file.name}\n")  # `encode` would fail for a name that is not UTF-8
                 digest.update(name + hashlib.sha256(file.read_bytes()).digest())
         return f"text folders {digest.hexdigest()} {self.fields.paragraphs} {self.fields.summary_sentences}"
 
@@ -243,5 +243,5 @@ class TextFolders(Corpus):
         return files
 
 
-def _read(path: Path) -> str:
+def _text_of_file(path: Path) -> str:  # of the article in an HTML page, or the content of a text file
     return article_text(path) if is_html(path) else path.read_text(encoding="utf-8-sig")

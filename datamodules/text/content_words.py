@@ -37,7 +37,7 @@ def words(text: str) -> list[str]:
 
 
 def content_stems(text: str, language: str = "en") -> list[str]:
-    """Return the stems of all words in order, in English without function words and single letters."""
+    """Return the stems of the words of a text in order; in English, function words and single letters are left out."""
     rules = language_of(language)
     if not rules.is_english:  # no list of function words, and some languages have no stemmer
         return [rules.stem(word) if rules.stem else word for word in rules.words(text)]

@@ -30,7 +30,7 @@ class Request(Protocol):
 
 @dataclass
 class EduFeatures:
-    """Features of a text with N words and P subwords of an encoder."""
+    """Features of a text with N words and P subwords, for segmentation into elementary discourse units (EDUs)."""
 
     id: str  # id of the text
     digest: str  # digest of the text, see `text_digest`
@@ -39,7 +39,7 @@ class EduFeatures:
     # whether a word begins a sentence, begins a paragraph, follows white space; its distance in words from the start
     # and to the end of the sentence, and the length of the sentence; [N, LAYOUT]
     layout: Tensor
-    chains: list[int]  # number of words of each chain, in order; the sum is N
+    chains: list[int]  # number of words of each chain: a sentence, or part of a long one, tagged at once; the sum is N
     begins: Tensor  # True at the first word of each sentence, where an EDU always begins, [N]
     starts: list[int]  # first characters of sentences
     pieces: Tensor  # ids of the subwords, [P]
@@ -53,7 +53,7 @@ class EduFeatures:
 
 
 def sentence_starts(request: Request, name: str = "text") -> list[int]:
-    """Return the indices of the first visible characters of all sentences and of the text, sorted.
+    """Return the index of the first visible character of each sentence and of the text, sorted, each index once.
 
     Raises:
         UserError: if a sentence or a paragraph lies outside the text, which the message calls `name`.
@@ -74,8 +74,8 @@ def edu_features(
 ) -> EduFeatures:
     """Return the features of a text; `name` is its id.
 
-    Without `subwords`, the tokenizer of an encoder, there are only hashed features. Gold EDUs are for training; an EDU
-    that begins inside a word tags that word.
+    Without `subwords`, the tokenizer of an encoder, there are only hashed features. `edus` are gold EDUs (elementary
+    discourse units) for training; an EDU that begins inside a word tags that word.
 
     Raises:
         UserError: if a sentence, paragraph or EDU lies outside the text.
@@ -89,7 +89,7 @@ def edu_features(
     sentence_words = {bisect_left(word_starts, start) for start in starts}
     first_words = sorted(word for word in sentence_words if word < num_words)  # a start after the last word has none
     paragraphs = request.paragraphs or paragraph_offsets(text)
-    ids, piece_offsets = ([], []) if subwords is None else subwords(text)
+    ids, piece_offsets = ([], []) if subwords is None else subwords(text)  # of P subwords
     # the last word that begins at or before the subword; -1 for one without visible characters, whose offsets are empty
     piece_words = [bisect_right(word_starts, start) - 1 if start < end else -1 for start, end in piece_offsets]
     tags = torch.zeros(num_words, dtype=torch.long)  # 1 where an EDU begins
@@ -100,7 +100,7 @@ def edu_features(
             tags[max(0, bisect_right(word_starts, start) - 1)] = 1
     begins_sentence = torch.zeros(num_words, dtype=torch.bool)
     begins_sentence[first_words] = True
-    lengths = [following - first for first, following in zip(first_words, [*first_words[1:], num_words])]  # in words
+    lengths = [end - first for first, end in zip(first_words, [*first_words[1:], num_words])]  # words of each sentence
     paragraph_words = {bisect_left(word_starts, start) for start, _ in paragraphs}  # the first word of each
     return EduFeatures(
         id=name,
@@ -125,7 +125,7 @@ def _chain_lengths(length: int) -> list[int]:
 
 
 def _layout(text: str, offsets: list[Span], lengths: list[int], paragraph_heads: set[int]) -> Tensor:
-    """Return `EduFeatures.layout` from offsets of words, words per sentence and indices of paragraphs' first words."""
+    """Return `EduFeatures.layout`; `lengths`: words of each sentence, `paragraph_heads`: first words of paragraphs."""
     features = []
     word = 0
     for length in lengths:
@@ -142,7 +142,7 @@ def _layout(text: str, offsets: list[Span], lengths: list[int], paragraph_heads:
 
 @dataclass
 class SegmentationBatch(Batch):
-    """Concatenated `EduFeatures`: N words and P subwords in all, C chains (sentences or parts) of up to T words."""
+    """Concatenated `EduFeatures` of texts: N words, P subwords, and C chains (sentences or parts) of up to T words."""
 
     words: Tensor  # [N, FEATURES]
     word_counts: list[int]  # number of words of each text
@@ -159,14 +159,14 @@ class SegmentationBatch(Batch):
     @classmethod
     def of(cls, texts: list[EduFeatures]) -> Self:
         """Concatenate the features of texts, which must have at least one word in total."""
-        shifts = accumulate((len(text.offsets) for text in texts), initial=0)  # words before each text
+        shifts = accumulate((len(text.offsets) for text in texts), initial=0)  # number of words before each text
         piece_words = []  # index in the batch of the word of each subword, -1 for none
         for text, shift in zip(texts, shifts):
             piece_words.append(torch.where(text.piece_words < 0, text.piece_words, text.piece_words + shift))
         lengths = torch.tensor([length for text in texts for length in text.chains])  # [C]
         position = torch.arange(int(lengths.max()))  # [T]
-        first_word = lengths.cumsum(0) - lengths  # of each chain, [C]; below, `rows` has the indices of its words
-        rows = (first_word[:, None] + position).masked_fill(position >= lengths[:, None], 0)  # 0 is padding, [C, T]
+        first_word = lengths.cumsum(0) - lengths  # index of the first word of each chain, [C]
+        rows = (first_word[:, None] + position).masked_fill(position >= lengths[:, None], 0)  # words of chains, [C, T]
         return cls(
             ids=[text.id for text in texts],
             references=[[] for _ in texts],  # none, since a segmenter does not summarize

@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 
 
 class WordCounts(NamedTuple):
-    """Sparse matrix of word counts by sentence, with E non-zero entries and W words."""
+    """Sparse matrix of the counts of W words in N sentences, with E non-zero entries."""
 
     sentence: NDArray[np.int64]  # index of the sentence of each entry, [E]
     word: NDArray[np.int64]  # index of the word of each entry, [E]
@@ -24,10 +24,10 @@ class WordCounts(NamedTuple):
 
     @classmethod
     def of(cls, sentences: Sequence[Sequence[int]]) -> Self:
-        """Count the words, integers, of each sentence; entries are in the order of sentences."""
+        """Count the words (as integers) of each sentence; entries are in the order of the sentences."""
         sizes = [len(words) for words in sentences]
         tokens = np.fromiter((word for words in sentences for word in words), np.int64, sum(sizes))
-        distinct_words, word_of_token = np.unique(tokens, return_inverse=True)  # index in `distinct_words` by token
+        distinct_words, word_of_token = np.unique(tokens, return_inverse=True)  # [W], and the index in it of each token
         sentence_of_token = np.repeat(np.arange(len(sizes)), sizes)
         # Pairs of sentence and word are counted as single integers: sentence * W + word.
         num_words = max(1, len(distinct_words))  # 1 without words, since `divmod` divides by it
@@ -44,7 +44,7 @@ class WordCounts(NamedTuple):
 def gains(counts: WordCounts, inside: NDArray[np.int64], unique: bool) -> Floats:
     """Return, for each sentence x, ROUGE-1 F of the selected sentences with x against the rest without x, [N].
 
-    Ignore the values of selected sentences. [E] is by entry (sentence, word, occurrences) of the sparse `counts`.
+    The values of selected sentences have no meaning. Arrays [E] have a value for each entry of the sparse `counts`.
 
     Args:
         inside: occurrences of each word in the selected sentences, [W].
@@ -60,11 +60,11 @@ def gains(counts: WordCounts, inside: NDArray[np.int64], unique: bool) -> Floats
         shared = ((inside > 0) & (counts.total > inside)).sum()  # words in both the selection and the rest
         shared_before = (inside_before > 0) & (rest_before > 0)
         shared_after = (inside_after > 0) & (rest_after > 0)
-        hits = shared + counts.by_sentence(shared_after.astype(int) - shared_before)  # shared words lost or added
+        hits = shared + counts.by_sentence(shared_after.astype(int) - shared_before)  # words that become shared or not
         predicted = (inside > 0).sum() + counts.by_sentence(inside_before == 0)  # plus words new in x
         reference = (counts.total > inside).sum() - counts.by_sentence(rest_after == 0)  # less words only x has
     else:
-        shared = np.minimum(inside, counts.total - inside).sum()
+        shared = np.minimum(inside, counts.total - inside).sum()  # occurrences in both the selection and the rest
         change = np.minimum(inside_after, rest_after) - np.minimum(inside_before, rest_before)  # [E]
         hits = shared + counts.by_sentence(change)
         predicted = inside.sum() + counts.by_sentence(counts.occurrences)
@@ -74,11 +74,11 @@ def gains(counts: WordCounts, inside: NDArray[np.int64], unique: bool) -> Floats
 
 
 def principal(counts: WordCounts, number: int, unique: bool, greedy: bool, factors: Floats) -> list[int]:
-    """Return the `number` sentences with the highest scores (`gains`), best first; ties go to the earlier sentence.
+    """Return the indices of the `number` sentences with the highest `gains`, best first; the earlier one in a tie.
 
     Args:
-        unique: `Uniq` if true, else `Orig`, see `select`.
-        greedy: `Seq` (one by one, each scored together with the selected ones) if true, else `Ind`.
+        unique: whether texts are sets of words (`uniq` of `select`) instead of multisets (`orig`).
+        greedy: whether sentences are selected one by one, each scored with those before (`seq`), or by itself (`ind`).
         factors: factors of the scores, which add noise, [N].
     """
     inside = np.zeros_like(counts.total)  # occurrences of each word in the chosen sentences, [W]
@@ -124,7 +124,7 @@ def select(
         return list(range(number))
     if selection == "random":
         return sorted(rng.sample(range(len(sentences)), number))
-    order, counting = selection.split("-")
+    order, counting = selection.split("-")  # such as "ind", "orig"
     words = vocabulary(language=language)
     words.limit_size()  # may clear the shared vocabulary, which bounds its memory, but makes earlier integers invalid
     counts = WordCounts.of([words.encode(sentence) for sentence in sentences])

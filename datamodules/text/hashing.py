@@ -42,7 +42,7 @@ def hashed_words(text: str) -> tuple[list[tuple[int, int]], list[tuple[int, ...]
 def word_features(word: str) -> tuple[int, ...]:
     """Return the `FEATURES` hashes of a word, see `hashed_words`; trained models depend on their order and names."""
     lower = word.lower()
-    names = [f"w{lower}"]  # below: prefixes, suffixes (all of a shorter word) and shape; the first letter is the kind
+    names = [f"w{lower}"]  # the first letter of a name tells its kind: w(ord), p(refix), s(uffix), or h for the shape
     names += [f"p{size}{lower[:size]}" for size in range(1, AFFIXES + 1)]
     names += [f"s{size}{lower[-size:]}" for size in range(1, AFFIXES + 1)]
     names.append(f"h{_shape(word)}")
@@ -58,6 +58,6 @@ def _character_kind(character: str) -> str:
 
 
 def _shape(word: str) -> str:
-    """Return the shape of the first 16 characters: X, x and 9 for letters and digits, runs shortened to two."""
+    """Return the shape of the first 16 characters: X or x for letters, 9 for digits, runs shortened to two."""
     kinds = [_character_kind(character) for character in word[:16]]
-    return "".join(kind for i, kind in enumerate(kinds) if kinds[max(0, i - 2) : i] != [kind, kind])
+    return "".join(kind for i, kind in enumerate(kinds) if kinds[max(0, i - 2) : i] != [kind, kind])  # not after two

@@ -20,7 +20,7 @@ Segmenter = Callable[[str], list[str]]
 
 
 def _jieba() -> Segmenter:
-    """Load jieba without its `initialize`, which unmarshals a temporary file that any user may have put there."""
+    """Load jieba without its `initialize`, which unmarshals a file in the temporary folder that any user may write."""
     import jieba
 
     tokenizer = jieba.Tokenizer()
@@ -34,13 +34,13 @@ def _fugashi() -> Segmenter:
     import unidic_lite
 
     tagger = fugashi.Tagger(f'-d "{unidic_lite.DICDIR}"')
-    return lambda text: [word.surface for word in tagger(text)]
+    return lambda text: [word.surface for word in tagger(text)]  # the words as they are written
 
 
 def _pythainlp() -> Segmenter:
     from pythainlp.tokenize import word_tokenize
 
-    return partial(word_tokenize, engine="newmm")
+    return partial(word_tokenize, engine="newmm")  # maximal matching with a dictionary
 
 
 SEGMENTERS = {"zh:jieba": _jieba, "ja:fugashi": _fugashi, "th:pythainlp": _pythainlp}
@@ -112,8 +112,8 @@ class Language:
     """Sentences, words and spelling of a language.
 
     English keeps the functions of `sentences`, `words` and ROUGE (words are runs of a-z and 0-9). In all other
-    languages a word is a run of letters, marks and digits of any script, and a character where the script has no spaces
-    (Chinese, Japanese, Thai, Lao, Khmer, Burmese); text is NFC and sentences are those of `sentencex` in that language.
+    languages a word is a run of letters, marks and digits of any script, or a character where the script has no spaces
+    (Chinese, Japanese, Thai, Lao, Khmer, Burmese); text becomes NFC, and `sentencex` splits it by the language's rules.
     Use `language_of`, which returns the same object for the same code.
 
     Args:
@@ -149,7 +149,7 @@ class Language:
 
     @property
     def setting(self) -> dict[str, str]:
-        """The language as part of a cache key or state; empty for English, whose keys are older than languages."""
+        """The language as part of a cache key or state; empty for English, so that keys from before languages stay."""
         return {} if self.is_english else {"language": self.code}
 
     @property
@@ -178,7 +178,7 @@ class Language:
         return self._find_words(self.normalize(self.lower(text)), _WORD, _LONG_WORD)
 
     def _find_words(self, text: str, pattern: regex.Pattern, run_pattern: regex.Pattern) -> list[str]:
-        """Return the matches of `pattern`, or with a segmenter those of `run_pattern`, spaceless runs segmented."""
+        """Return the matches of `pattern`, or with a segmenter of `run_pattern`, whose spaceless runs are segmented."""
         if not self.segments:  # each character of a script without spaces is a word
             return pattern.findall(text)
         segment = load_segmenter(self.code)
@@ -208,7 +208,7 @@ class Language:
     @cached_property
     def stem(self) -> Callable[[str], str] | None:
         """The Snowball stemmer of the language; None if NLTK has none, and for English, which uses Porter's stemmer."""
-        if self.primary not in _SNOWBALL:  # which has no English
+        if self.primary not in _SNOWBALL:  # as for English
             return None
         from nltk.stem.snowball import SnowballStemmer  # imports much of NLTK, so only where it is needed
 
@@ -222,7 +222,7 @@ def language_of(code: str) -> Language:
 
 
 def length_words(text: str) -> list[str]:
-    """Return what the length of a text counts: words between spaces; in scripts without spaces, words and marks."""
+    """Return what counts for the length of a text: words between spaces, or words and marks in spaceless scripts."""
     return language_of(ANY).tokenize(text) if _CONTAINS_SPACELESS.search(text) else text.split()
 
 
@@ -233,19 +233,19 @@ def count_words(sentences: Iterable[str]) -> int:
 
 def first_words(sentences: Iterable[str], count: int) -> list[str]:
     """Return the sentences within the first `count` words, see `length_words`; the last one may be truncated."""
-    first: list[str] = []
+    complete: list[str] = []  # sentences
     for sentence in sentences:
         matches = _TOKEN.finditer(sentence) if _CONTAINS_SPACELESS.search(sentence) else re.finditer(r"\S+", sentence)
-        ends = [match.end() for match in matches]
-        if len(ends) > count:
-            return [*first, " ".join(sentence[: ends[count - 1]].split())] if count else first
-        first.append(sentence)
+        ends = [match.end() for match in matches]  # of each word
+        if len(ends) > count:  # the sentence up to the last word that is allowed
+            return [*complete, " ".join(sentence[: ends[count - 1]].split())] if count else complete
+        complete.append(sentence)
         count -= len(ends)
-    return first
+    return complete
 
 
 def join_sentences(sentences: Iterable[str]) -> str:
-    """Join sentences to a text, by a space unless the sentence before ends with a Chinese or Japanese character."""
+    """Join sentences to a text, separated by a space, or by nothing after a Chinese or Japanese character."""
     text = ""
     for sentence in sentences:
         text += space_after(text) + sentence
@@ -253,7 +253,7 @@ def join_sentences(sentences: Iterable[str]) -> str:
 
 
 def space_after(text: str) -> str:
-    """Return the space between a sentence and the next one: none after Chinese and Japanese characters."""
+    """Return the separator between a text and the next sentence: empty after a Chinese or Japanese character."""
     return "" if not text or _EAST_ASIAN.match(text[-1]) else " "
 
 
@@ -263,7 +263,7 @@ ENGLISH_PARSER = "the discourse parsers and EDU segmenters of the suite are Engl
 def warn_if_not_english(what: str, texts: Iterable[str] = (), language: str = "en") -> None:
     """Warn if a model or rule for English is applied to texts of another language; Python prints the warning once.
 
-    That is, if `language` is another, or under half of a text's letters are Latin. `what` is a clause "X are English".
+    It does so if `language` is not English or under half of a text's letters are Latin; `what` is like "X are English".
     """
     scripts = (script_of([text[:2000]]) for text in islice(texts, 100))  # of a sample, for speed; None without letters
     if not language_of(language).is_english or any(script and script.latin < 0.5 for script in scripts):
@@ -276,7 +276,7 @@ def space_after_word(word: str) -> str:
 
 
 class Script(NamedTuple):
-    """Most frequent script of texts."""
+    """Most frequent script of some texts."""
 
     name: str  # its name in Unicode
     share: float  # its share of the letters, in [0, 1]
@@ -301,5 +301,5 @@ def script_of(texts: Iterable[str]) -> Script | None:
 
 
 @cache
-def _script(character: str) -> str | None:
+def _script(character: str) -> str | None:  # name of a letter's script, a key of `_SCRIPTS`
     return next((name for name in _SCRIPTS if regex.match(rf"(?=\p{{L}})\p{{{name}}}", character)), None)

@@ -36,18 +36,18 @@ def split_lines(text: str) -> list[str]:
 
 
 def is_blank(text: str) -> bool:
-    """Return whether a text has no visible character, but only white space, controls and zero-width characters."""
+    """Return whether a text has only white space, controls (Unicode category Cc) and invisible format marks (Cf)."""
     return all(letter.isspace() or unicodedata.category(letter) in ("Cc", "Cf") for letter in text)
 
 
 def lone_surrogate(text: str) -> str | None:
-    """Return the code of the first character that UTF-8 cannot encode, such as `"\\ud800"` in JSON, or None."""
-    half = SURROGATE.search(text)
-    return f"U+{ord(half[0]):X}" if half else None
+    """Return the code, such as U+D800, of the first half of a surrogate pair, which UTF-8 cannot encode, or None."""
+    match = SURROGATE.search(text)
+    return f"U+{ord(match[0]):X}" if match else None
 
 
 def readable_name(name: str) -> str:
-    """Return the name of a file with bytes that are not UTF-8 as escapes, such as `caf\\xe9.txt`."""
+    """Return the name of a file; bytes that are not UTF-8 become escapes, such as `caf\\xe9.txt`."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 

@@ -16,21 +16,21 @@ def encodable(text: str) -> str:
 
 
 def paragraph_offsets(text: str) -> list[Span]:
-    """Return the offsets of lines that are not blank, without surrounding white space."""
+    """Return the (start, end) of each line that is not blank, without surrounding white space."""
     return [match.span() for match in re.finditer(r"\S(?:.*\S)?", text)]  # from the first to the last visible character
 
 
 def sentence_offsets(text: str, paragraphs: Sequence[Span] | None = None, language: str = "en") -> list[Span]:
     """Return the offsets of the sentences by `split_sentences` in each paragraph; without paragraphs, in each line."""
     text = encodable(text)  # lone surrogates are replaced one by one, so that offsets stay
-    primary = language_of(language).primary  # the ISO 639 code alone, which `split_sentences` needs
+    primary = language_of(language).primary  # the ISO 639 code without region and segmenter, for `split_sentences`
     offsets = []
     for start, end in paragraph_offsets(text) if paragraphs is None else paragraphs:
         # The splitter changes only white space, so visible characters are counted to align its sentences with the text.
         visible = [position for position in range(start, end) if not text[position].isspace()]
         num_before = 0  # visible characters before the sentence
         for sentence in split_sentences(text[start:end], language=primary):
-            size = len("".join(sentence.split()))
+            size = len("".join(sentence.split()))  # visible characters
             offsets.append((visible[num_before], visible[num_before + size - 1] + 1))
             num_before += size
     return offsets

@@ -18,8 +18,8 @@ def greedy_oracle(
     """Return the greedy extractive oracle: indices of sentences in the order of the document.
 
     It adds the sentence that raises ROUGE-1 F + ROUGE-2 F most, and stops when no sentence raises the score, so it is
-    empty if no sentence shares a word with a reference. The method is that of Nallapati et al. 2017, with the sum of
-    scores of Liu and Lapata (2019). Selected sentences are scored in the order of the document, with bigrams across
+    empty if no sentence shares a word with a reference. This is the method of Nallapati et al. (2017), with the sum of
+    scores from Liu and Lapata (2019). Selected sentences are scored in the order of the document, with bigrams across
     sentences as in ROUGE; ties go to the first sentence. With several references, the best score counts.
 
     Args:
@@ -31,12 +31,12 @@ def greedy_oracle(
     """
     words = vocabulary(stem, language)
     words.limit_size()  # may clear the shared vocabulary, which bounds its memory, but makes earlier integers invalid
-    encoded = [words.encode(sentence) for sentence in sentences]
-    kind = _SetTarget if counts == "set" else _Target
+    encoded = [words.encode(sentence) for sentence in sentences]  # words as integers
+    target_type = _SetTarget if counts == "set" else _Target
     targets = []
     for reference in references:
-        targets.append(kind([word for sentence in reference for word in words.encode(sentence)], encoded))
-    chosen: list[int] = []
+        targets.append(target_type([word for sentence in reference for word in words.encode(sentence)], encoded))
+    chosen: list[int] = []  # indices of sentences, ascending
     best_score = 0.0
     while k is None or len(chosen) < k:
         best_index = None
@@ -71,7 +71,7 @@ class _Target:
         self.num_words = 0  # of the chosen sentences
 
     def score(self, chosen: Sequence[int], index: int) -> float:
-        """Return F1 of words plus F1 of bigrams of the chosen sentences, indices in order, with sentence `index`."""
+        """Return F1 of words plus F1 of bigrams of the sentences `chosen` (ascending indices) and sentence `index`."""
         hits1, hits2 = self._hits_with(self._added(chosen, index))
         size = self.size + self.num_words + len(self.encoded[index])  # number of words of both texts
         return _f1_sum(hits1, size, hits2, size - 2)  # a text of n words has n - 1 bigrams
@@ -85,32 +85,32 @@ class _Target:
         self.num_words += len(self.encoded[index])
 
     def _added(self, chosen: Sequence[int], index: int) -> tuple[Counter, Counter]:
-        """Return the words and bigrams of the reference that sentence `index` adds; those it breaks up count -1."""
-        words, bigrams = self.lacking
+        """Count words and bigrams of the reference that sentence `index` adds; a bigram that it breaks up counts -1."""
+        words, bigrams = self.lacking  # their keys are the words and bigrams of the reference
         sentence = self.encoded[index]
         before = [self.encoded[i][-1] for i in chosen if i < index][-1:]  # last word of the chosen sentence before it
-        after = [self.encoded[i][0] for i in chosen if i > index][:1]  # first word of the next one; empty without one
+        after = [self.encoded[i][0] for i in chosen if i > index][:1]  # first word of the chosen one after it, or empty
         added = Counter(filter(bigrams.__contains__, pairwise([*before, *sentence, *after])))
-        added.subtract(filter(bigrams.__contains__, pairwise([*before, *after])))
+        added.subtract(filter(bigrams.__contains__, pairwise([*before, *after])))  # the bigram that it breaks up
         return Counter(filter(words.__contains__, sentence)), added
 
     def _hits_with(self, added: tuple[Counter, Counter]) -> list[int]:
-        """Return the numbers of matched words and bigrams with the `added` ones."""
+        """Return the numbers of matched words and bigrams, including the `added` ones."""
         hits = []
         for num_hits, lacking, grams in zip(self.hits, self.lacking, added):
             for gram, times in grams.items():
-                num_hits += max(lacking[gram], 0) - max(lacking[gram] - times, 0)
+                num_hits += max(lacking[gram], 0) - max(lacking[gram] - times, 0)  # at most what is lacking
             hits.append(num_hits)
         return hits
 
 
 class _SetTarget:
-    """A reference as sets of words and bigrams, with those of the chosen sentences; arguments as in `_Target`."""
+    """A reference and the chosen sentences as sets of words and of bigrams; arguments and methods as in `_Target`."""
 
     def __init__(self, reference: list[int], encoded: list[list[int]]) -> None:
         self.reference = _gram_sets(reference)
         self.sentences = [_gram_sets(sentence) for sentence in encoded]
-        self.chosen = (set(), set())
+        self.chosen = (set(), set())  # words and bigrams of the chosen sentences
 
     def score(self, chosen: Sequence[int], index: int) -> float:
         """Return F1 of words plus F1 of bigrams of the chosen sentences with sentence `index`."""
@@ -125,7 +125,7 @@ class _SetTarget:
         self.chosen = self._chosen_with(index)
 
     def _chosen_with(self, index: int) -> tuple[set, set]:
-        words, bigrams = self.sentences[index]
+        words, bigrams = self.sentences[index]  # added to the words and bigrams of the chosen sentences
         return self.chosen[0] | words, self.chosen[1] | bigrams
 
 
@@ -135,7 +135,7 @@ def _gram_sets(tokens: Sequence[int]) -> tuple[set, set]:
 
 
 def sentence_scores(sentences: Sequence[str], references: Sequence[Sequence[str]], language: str = "en") -> list[float]:
-    """Return (ROUGE-1 F + ROUGE-2 F) / 2 of each sentence alone, in [0, 1], with the best of the references."""
+    """Return (ROUGE-1 F + ROUGE-2 F) / 2 of each sentence by itself, in [0, 1], for its best reference."""
     return text_scores([[sentence] for sentence in sentences], references, ("rouge1", "rouge2"), language)
 
 
@@ -143,7 +143,7 @@ def text_scores(
     texts: Sequence[Sequence[str]], references: Sequence[Sequence[str]],
     variants: Sequence[str] = ("rouge1", "rouge2", "rougeL"), language: str = "en",
 ) -> list[float]:  # fmt: skip
-    """Return the mean of several ROUGE F scores, in [0, 1], of each text (sentences) for its best reference."""
+    """Return the mean ROUGE F over `variants` of each text (a list of sentences) for its best reference, in [0, 1]."""
     words = vocabulary(language=language)
     words.limit_size()  # may clear the shared vocabulary, which bounds its memory, but makes earlier integers invalid
     targets = [[words.encode(sentence) for sentence in reference] for reference in references]
@@ -159,6 +159,6 @@ def text_scores(
 
 
 def _f1_sum(hits1: int, size1: int, hits2: int, size2: int) -> float:
-    """Return F1 of words plus F1 of bigrams, each 2 hits / size of both texts, as one fraction that rounds once."""
-    size1, size2 = max(size1, 1), max(size2, 1)  # 0, or below for bigrams, if both texts are empty or single words
+    """Return F1 of words plus F1 of bigrams, each 2 hits / size of both texts; one fraction, so that ties are exact."""
+    size1, size2 = max(size1, 1), max(size2, 1)  # at most 0 if both texts are empty, or single words without bigrams
     return 2 * (hits1 * size2 + hits2 * size1) / (size1 * size2)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Counts(NamedTuple):
-    """Counts of a score: shared units, units of the prediction, units of the reference."""
+    """Numbers of units (n-grams or words): shared ones (hits), those of the prediction, those of the reference."""
 
     hits: int
     predicted: int
@@ -40,10 +40,10 @@ def score_of(hits: int, predicted: int, reference: int) -> Score:
 class Positions(NamedTuple):
     """Positions of the tokens of a text as bit masks: bit i is position i; a bit after each sentence is never set."""
 
-    masks: dict[int, int]  # positions of each token
-    # positions of each sentence. Additions carry into the free bit after it, not into the next sentence.
+    masks: dict[int, int]  # token -> its positions
+    # all positions of each sentence; additions carry into the free bit after it, not into the next sentence
     fields: list[int]
-    ends: int  # last positions of all sentences
+    ends: int  # the last positions of all sentences
 
 
 def positions(sentences: Iterable[Sequence[int]]) -> Positions:
@@ -51,7 +51,7 @@ def positions(sentences: Iterable[Sequence[int]]) -> Positions:
     masks: dict[int, int] = {}  # token -> bit mask of its positions
     fields: list[int] = []  # all positions of each sentence, as a bit mask
     ends = 0  # bit mask of the last position of each sentence
-    bit = 1  # of the current position
+    bit = 1  # bit mask of the current position
     for sentence in filter(None, sentences):
         first_bit = bit
         for token in sentence:
@@ -74,12 +74,13 @@ def lcs_length(tokens: Iterable[int], masks: dict[int, int], full: int) -> int:
 
     Bit-parallel dynamic program (Hyyrö 2004): bit i of `column` is 0 if the length for the tokens so far increases at
     position i of the text, so that the number of zeros is the length. In each run of ones with a match of the token,
-    the lowest match becomes 0, and the 0 above the run 1; the top run has no 0 above it, so that the length grows by 1.
+    the lowest match becomes 0 and the zero above the run becomes 1: the increase moves to an earlier position. The top
+    run has no zero above it, so a match in it makes the length grow by 1.
     """
     column = full  # all positions of the text
     for mask in filter(None, map(masks.get, tokens)):
         matched = column & mask
-        column = (column + matched) | (column - matched)  # bits above `full` are carries, dropped at the end
+        column = (column + matched) | (column - matched)  # bits above `full` are carries, which are dropped at the end
     return full.bit_count() - (column & full).bit_count()
 
 
@@ -99,8 +100,8 @@ def ngram_ends(positions: Sequence[int | None], ends: int, n: int) -> Counter:
     for offset in range(1, n):  # extend each n-gram by the token `offset` after its first one
         grams = [
             # the position after each end; after a sentence it skips a bit that is never set (see `Positions`)
-            ((gram << 1) | ((gram & ends) << 2)) & token if gram and token else 0
-            for gram, token in zip(grams, positions[offset:])
+            ((gram << 1) | ((gram & ends) << 2)) & token_mask if gram and token_mask else 0
+            for gram, token_mask in zip(grams, positions[offset:])
         ]
     return Counter(filter(None, grams))
 
@@ -115,7 +116,7 @@ def clipped(counts: Counter, within: int = -1) -> int:
     hits = 0
     for mask, times in counts.items():
         if matches := mask & within:
-            hits += 1 if times == 1 else min(times, matches.bit_count())  # a bit for each occurrence; mostly 1: faster
+            hits += 1 if times == 1 else min(times, matches.bit_count())  # a bit per occurrence; `times` is mostly 1
     return hits
 
 
@@ -123,7 +124,7 @@ def union_lcs(positions: Iterable[Sequence[int | None]], fields: Sequence[int]) 
     """Return the positions in the reference of longest common subsequences with any predicted sentence, as a bit mask.
 
     All sentences of the reference are computed at once, in one bit vector (`lcs_length`) with a field for each. Of
-    several longest subsequences it uses the one of ROUGE-1.5.5 and `rouge-score` (`_backtrace`).
+    several longest subsequences, the same is used as in ROUGE-1.5.5 and `rouge-score` (`_backtrace`).
 
     Args:
         positions: for each sentence of the prediction, a bit mask for each token of its positions in the reference;
@@ -142,7 +143,7 @@ def union_lcs(positions: Iterable[Sequence[int | None]], fields: Sequence[int]) 
             column = ((column + common) | (column - common)) & full
             columns.append(column)
             matched |= mask
-        stops = None  # where the backtrace stops, computed once for a sentence that needs it
+        stops = None  # where the backtrace stops, computed once for each predicted sentence that needs it
         for field in fields:
             subsequence = matched & field
             # The length of the subsequence is the number of zero bits of the field in `column`. If it equals the number
@@ -155,17 +156,17 @@ def union_lcs(positions: Iterable[Sequence[int | None]], fields: Sequence[int]) 
 
 
 def _stops(masks: Sequence[int | None], columns: list[int]) -> list[tuple[int, int]]:
-    """Return (matches, stops), bit masks of positions, for each predicted token in the reference, from the last.
+    """Return (matches, stops), two masks of positions, for each predicted token in the reference, from the last one.
 
-    `_backtrace` stops where the token matches or, by the `columns` of `union_lcs`, the subsequence gets longer. If the
-    next predicted token is not in the reference, only the latter counts, as in the backtrace of ROUGE-1.5.5.
+    `_backtrace` stops where the token matches, or where the subsequence gets longer by the `columns` of `union_lcs`. If
+    the next predicted token is not in the reference, only the latter counts, as in the backtrace of ROUGE-1.5.5.
     """
     stops = []
     skipped_token = False  # whether the token after the current one is not in the reference
-    column = iter(reversed(columns))  # one for each token that is in the reference
+    reversed_columns = iter(reversed(columns))  # one for each token that is in the reference
     for matches in reversed(masks):
         if matches:
-            increases = ~next(column)  # a zero bit in a column marks an increase of the length
+            increases = ~next(reversed_columns)  # a zero bit in a column marks an increase of the length
             stops.append((matches, increases if skipped_token else matches | increases))
         skipped_token = not matches
     return stops
@@ -174,7 +175,7 @@ def _stops(masks: Sequence[int | None], columns: list[int]) -> list[tuple[int, i
 def _backtrace(stops: list[tuple[int, int]], field: int) -> int:
     """Return one longest common subsequence with a reference sentence, as a bit mask of positions in the reference.
 
-    `stops` are (matches, positions to stop at) by `_stops`, from the last predicted token; `field` is the sentence.
+    `stops` has (matches, positions to stop at) from the last predicted token on, see `_stops`; `field` is the sentence.
     """
     remaining, subsequence = field, 0
     for matches, stop_positions in stops:

@@ -33,7 +33,7 @@ class Vocabulary(dict):
     """Growing map from words to integers: each word is stemmed once, and words with the same stem share an integer.
 
     `split` returns the lower-cased words of a text, as bytes if that is faster. Words of at most three characters are
-    not stemmed, as in ROUGE-1.5.5.
+    not stemmed, as in ROUGE-1.5.5. `description` is the part of a score's signature that tells stemmer and words.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Vocabulary(dict):
         self.description = description
         self.language = language
         self._numbers: dict[str, int] = {}  # integer of each stem
-        self._fresh = itertools.count()  # continues after `clear`, so that an integer never has two meanings
+        self._unused = itertools.count()  # new integers; continues after `clear`, so that none has two meanings
 
     def __missing__(self, word: str | bytes) -> int:
         """Return the integer of a new word and store it; `dict` calls this for words that it lacks."""
@@ -53,7 +53,7 @@ class Vocabulary(dict):
         stem = self.stem(letters) if self.stem and len(letters) > 3 else letters
         number = self._numbers.get(stem)
         if number is None:  # no word with this stem yet
-            number = self._numbers[stem] = next(self._fresh)  # the next integer
+            number = self._numbers[stem] = next(self._unused)
         self[word] = number
         return number
 
@@ -76,9 +76,9 @@ def vocabulary(stem: bool | str = True, language: str = "en", wordnet: str | Non
     """Return the vocabulary of a language and a stemmer, shared by the whole process.
 
     Args:
-        stem: False or "none"; True or "porter" for the Porter stemmer of NLTK and `rouge-score`; "perl" for that of
-            ROUGE-1.5.5 with the exception list of WordNet. Other languages have their Snowball stemmer, if there is
-            one, instead of Porter's.
+        stem: False or "none"; True or "porter" for the Porter stemmer of NLTK and `rouge-score`; "perl" for the Porter
+            stemmer of ROUGE-1.5.5 with the exception list of WordNet. Instead of "porter", languages other than English
+            have their Snowball stemmer, if there is one.
         language: code of the language; in English, words are runs of a-z and 0-9, as ROUGE has them, so that text in
             other scripts has no words; for all others see `Language.words`.
         wordnet: folder with the `*.exc` files of WordNet, for "perl"; by default the folder of Debian's package.
@@ -88,7 +88,7 @@ def vocabulary(stem: bool | str = True, language: str = "en", wordnet: str | Non
     Raises:
         ValueError: for an unknown stemmer, one of another language, or a WordNet folder without exception lists.
     """
-    name = {True: "porter", False: "none"}.get(stem, stem)  # names stay
+    name = {True: "porter", False: "none"}.get(stem, stem)  # a name is unchanged
     if name not in STEMMERS:
         raise ValueError(f"unknown ROUGE stemmer {stem!r}; take True, False or one of {', '.join(STEMMERS)}")
     if name == "perl" and not language_of(language).is_english:
@@ -100,7 +100,7 @@ def vocabulary(stem: bool | str = True, language: str = "en", wordnet: str | Non
 
 @cache
 def _vocabulary(stemmer: str, language: str, wordnet: str | None) -> Vocabulary:
-    """Return the vocabulary for arguments that `vocabulary` has checked; its description is in ROUGE's signature."""
+    """Return the vocabulary for arguments that `vocabulary` has checked."""
     words = language_of(language)  # a `Language`, whose method `words` splits a text, as `_latin` does
     if not words.is_english:
         stem = words.stem if stemmer == "porter" else None  # the Snowball stemmer, if there is one
@@ -115,9 +115,9 @@ def _vocabulary(stemmer: str, language: str, wordnet: str | None) -> Vocabulary:
 
 @cache
 def word_vocabulary(language: str = "en") -> Vocabulary:
-    """Return the vocabulary of the words of a language as they are, of all scripts and without stems."""
-    spoken = language_of(language)
-    return Vocabulary(spoken.words, None, "tok:unicode" if spoken.is_english else f"tok:{language}")
+    """Return the vocabulary of the words of a language without stemming; words of any script count in English, too."""
+    rules = language_of(language)
+    return Vocabulary(rules.words, None, "tok:unicode" if rules.is_english else f"tok:{language}")
 
 
 def warn_without_words(language: str) -> None:
@@ -127,7 +127,7 @@ def warn_without_words(language: str) -> None:
 
 
 def read_exceptions(folder: str | None = None) -> dict[str, str]:
-    """Return the (first) base form of each irregular word form ("said" -> "say") in the exception lists of WordNet.
+    """Return the base form of each irregular word form ("said" -> "say") in the exception lists of WordNet.
 
     A form that is listed under several parts of speech has the base of the last one, as in ROUGE-1.5.5: "best" has the
     base "good" of the adjective. Without lists in the default folders, the result is empty, with a warning.
@@ -141,8 +141,8 @@ def read_exceptions(folder: str | None = None) -> dict[str, str]:
             path = Path(candidate) / f"{part_of_speech}.exc"
             if path.is_file():
                 for line in path.read_text(encoding="utf-8").split("\n"):
-                    form, *bases = line.split() or [""]  # an empty line has no bases
-                    if bases:
+                    form, *bases = line.split() or [""]  # "said say"; an empty line has no bases
+                    if bases:  # several if the form is ambiguous, of which the first one counts
                         base_of[form] = bases[0]
         if base_of:
             return base_of

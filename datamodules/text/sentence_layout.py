@@ -23,31 +23,32 @@ _ENDS = tuple(".!?\"'”’:)")
 
 
 def layout_features(documents: Sequence[Sequence[str]], language: str = "en") -> Tensor:
-    """Return features of B documents of up to L sentences from texts, positions and similarity, [B, L, 13].
+    """Return 13 features of the sentences (at most L) of B documents: text, position and similarity, [B, L, 13].
 
     Positions count only sentences of prose, so that titles, bylines and greetings do not shift them. Padding is 0.
     """
     is_sentence = pad([[1] * len(sentences) for sentences in documents]).float()  # 0 at padding, [B, L]
+    # number of words, and 1 for sentences that end with a stop, quote or bracket; each [B, L]
     words = pad([[min(len(text.split()), _MAX_WORDS) for text in sentences] for sentences in documents]).float()
     ends = pad([[int(text.rstrip().endswith(_ENDS)) for text in sentences] for sentences in documents]).float()
     prose = (words >= _MIN_WORDS) * ends  # 1 for sentences of prose, 0 for titles, bylines, ..., [B, L]
     before = prose.cumsum(1) - prose  # number of sentences of prose before each one, [B, L]
     size = prose.sum(1, keepdim=True).clamp(min=1)  # number of sentences of prose, [B, 1]
-    averaged = torch.where(prose.any(1, keepdim=True), prose, is_sentence)  # mask: all if none is prose, [B, L]
+    averaged = torch.where(prose.any(1, keepdim=True), prose, is_sentence)  # all if no sentence is prose, [B, L]
     mean_words = (words * averaged).sum(1, keepdim=True) / averaged.sum(1, keepdim=True).clamp(min=1)  # [B, 1]
     ranks = [_ranks(sentences, language) for sentences in documents]  # (TextRank, LexRank) of each document
     features = torch.stack(
         [
             before / size,  # relative position
-            (before + 1).log() / 3,  # divisors 3, 5 (log of sentences) and 25 (words): usual documents get about [0, 1]
+            (before + 1).log() / 3,  # the divisors 3, 5 and 25 bring features of usual documents to about [0, 1]
             (size - before).clamp(min=1).log() / 5,  # sentences of prose from this one on
             (before == 0) * prose,  # the first sentence of prose
             prose,
             size.log().expand_as(before) / 5,  # sentences of prose in the document
-            words.clamp(min=1).log() / math.log(_MAX_WORDS),
+            words.clamp(min=1).log() / math.log(_MAX_WORDS),  # length
             (words < _MIN_WORDS).float(),  # a heading, greeting or signature
             ends,  # whether it ends with a stop, quote or bracket
-            (mean_words / 25).expand_as(before),
+            (mean_words / 25).expand_as(before),  # mean length of the document's sentences
             (words > 2 * mean_words).float(),  # an unusually long sentence
             *(pad(kind, dtype=torch.float) for kind in zip(*ranks)),  # TextRank and LexRank
         ],
@@ -57,7 +58,7 @@ def layout_features(documents: Sequence[Sequence[str]], language: str = "en") ->
 
 
 def _ranks(sentences: Sequence[str], language: str) -> tuple[list[float], list[float]]:
-    """Return TextRank and LexRank within parts of `_RANKED` sentences, times the size of the part: the mean is 1."""
+    """Return TextRank and LexRank of each sentence in its part (`_RANKED` sentences), scaled to a mean of 1."""
     textrank, lexrank = [], []
     for start in range(0, len(sentences), _RANKED):  # in parts: time and memory grow with the square of the number
         counts = stem_counts(sentences[start : start + _RANKED], language)  # of V stems in L sentences, [L, V]
@@ -67,7 +68,7 @@ def _ranks(sentences: Sequence[str], language: str) -> tuple[list[float], list[f
 
 
 def pairs_with_common_ngram(words: Sequence[Sequence[str]]) -> list[tuple[int, int]]:
-    """Return sorted pairs (i, j), i < j, of sentences, lists of words, that share a trigram, for trigram blocking."""
+    """Return sorted index pairs (i, j), i < j, of sentences (lists of words) that share a trigram, to block these."""
     sentences_with: dict[tuple[str, ...], set[int]] = {}  # trigram -> indices of sentences
     for index, sentence in enumerate(words):
         for trigram in zip(sentence, sentence[1:], sentence[2:]):

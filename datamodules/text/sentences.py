@@ -47,20 +47,20 @@ def split_sentences(text: str, splitter: Splitter = "auto", language: str = "en"
     if splitter == "tokenized":
         pieces = _split_at(text, [match.end() for match in _TOKEN_END.finditer(text)])
     elif splitter == "sentencex":
-        pieces = _split_at(text, _ends(text, language))
+        pieces = _split_at(text, _sentence_ends(text, language))
     else:
         raise ValueError(f"no sentence splitter {splitter!r}; choose auto, sentencex or tokenized")
     return [piece.strip() for piece in pieces if piece.strip()]
 
 
 def _is_tokenized(text: str) -> bool:
-    """Return whether most stops are separate tokens (not those of abbreviations, even in tokenized text)."""
+    """Return whether at least half of the stops are separate tokens, as in tokenized text except in abbreviations."""
     separate_stops = len(_STOP_ALONE.findall(text))
     return separate_stops > 0 and separate_stops >= len(_STOP_ATTACHED.findall(text))
 
 
-def _ends(text: str, language: str) -> list[int]:
-    """Return the ends of all sentences but the last, by sentencex and, outside English, also at `UNSPACED_ENDS`."""
+def _sentence_ends(text: str, language: str) -> list[int]:
+    """Return the offsets at which all sentences but the last end; `UNSPACED_ENDS` apply outside English."""
     import sentencex  # only where texts are split
 
     is_slow = len(text) * len(_SEARCHED.findall(text)) > _LONGEST_SEARCH  # sentencex may scan the text for each mark
@@ -70,8 +70,8 @@ def _ends(text: str, language: str) -> list[int]:
     while start < len(text):
         stop = min(start + size, len(text))
         boundaries = list(accumulate(map(len, sentencex.segment(language, text[start:stop])), initial=start))
-        # A window may end within a quote, which leads to wrong sentences after the beginning of the quote. So the next
-        # window begins at the first boundary in the second half of this one, or at its end if there is none.
+        # A window may end within a quote, and its sentences are then wrong from the beginning of the quote on. So the
+        # next window begins at the first boundary in the second half of this one, or at its end if there is none.
         next_start = stop if stop == len(text) else next((end for end in boundaries if end >= start + size / 2), stop)
         ends += [end for end in boundaries if start < end <= next_start and end < stop]  # `stop` may be in a sentence
         start = next_start
@@ -82,5 +82,5 @@ def _ends(text: str, language: str) -> list[int]:
     return sorted({*ends, *other_ends} - {len(text)})  # without the end of the last sentence
 
 
-def _split_at(text: str, ends: list[int]) -> list[str]:
+def _split_at(text: str, ends: list[int]) -> list[str]:  # the parts of the text between the offsets `ends`
     return [text[start:end] for start, end in zip([0, *ends], [*ends, len(text)])]

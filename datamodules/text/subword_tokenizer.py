@@ -30,7 +30,7 @@ class SubwordTokenizer:
     """
 
     file_name = "tokenizer.json"
-    symbols: ClassVar = (BERTS, SPECIALS[:3])  # names of start, padding and stop; the first that a tokenizer has count
+    symbols: ClassVar = (BERTS, SPECIALS[:3])  # (start, padding, stop); the first triple that a tokenizer has is used
     separators: ClassVar = False  # whether `build` and `of_checkpoint` add symbols of paragraphs and sentences
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -42,7 +42,7 @@ class SubwordTokenizer:
             raise UserError(f"the tokenizer has no {names[ids.index(None)]}; give one like that of BART")
         self.start, self.pad, self.stop = ids
         self.paragraph = tokenizer.token_to_id(PARAGRAPH)  # id of the separator of paragraphs, or None
-        self.sentence = tokenizer.token_to_id(SENTENCE)  # of sentences, or None
+        self.sentence = tokenizer.token_to_id(SENTENCE)  # id of the separator of sentences, or None
         tokenizer.no_truncation()
         tokenizer.no_padding()
         tokenizer.encode_special_tokens = True  # special symbols in a text are text
@@ -62,7 +62,7 @@ class SubwordTokenizer:
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
-        # No post-processor, which would trim spaces from offsets: RSTformer aligns even tokens of spaces within an EDU.
+        # No post-processor, which would trim spaces from offsets: RSTformer aligns all tokens with discourse units.
         alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())  # in the same order in every process
         trainer = trainers.BpeTrainer(
             vocab_size=size, min_frequency=2, special_tokens=specials, initial_alphabet=alphabet, show_progress=False
@@ -97,7 +97,7 @@ class SubwordTokenizer:
         return self.backend.decode([i for i in ids if i < len(self)], skip_special_tokens=True).strip()
 
     def end_ids(self, marks: Sequence[str] = SENTENCE_ENDS) -> list[int]:
-        """Return the ids of tokens that end with a sentence-final mark, and of the sentence separator."""
+        """Return the ids of tokens that end with one of `marks`, and the id of the separator of sentences, if any."""
         ends = [i for i in range(len(self)) if self.backend.decode([i]).strip().endswith(tuple(marks))]
         return ends if self.sentence is None else sorted({*ends, self.sentence})
 
@@ -149,7 +149,7 @@ class EncoderTokenizer(SubwordTokenizer):
 
     def wrapped(self, ids: Sequence[int], piece: int) -> list[list[int]]:
         """Split ids into pieces of at most `piece` tokens, each between a start and an end symbol."""
-        pieces = [ids[start : start + piece] for start in range(0, len(ids), piece)] or [[]]  # one without tokens
+        pieces = [ids[start : start + piece] for start in range(0, len(ids), piece)] or [[]]  # one piece without tokens
         return [[self.start, *ids_of_piece, self.stop] for ids_of_piece in pieces]
 
     def pieces(self, sentences: Sequence[str], piece: int, max_tokens: int | None = None) -> Pieces:
@@ -161,20 +161,21 @@ class EncoderTokenizer(SubwordTokenizer):
         tokens, starts, owners = [], [], []
         num_sentences = 0
         for number, sentence in enumerate(sentences):
-            wrapped = self.wrapped(self(sentence)[0], piece)  # ids of each piece, with special symbols; [1] are offsets
+            ids, _ = self(sentence)  # without offsets
+            wrapped = self.wrapped(ids, piece)  # ids of each piece, with special symbols
             total = len(tokens) + sum(map(len, wrapped))
             if max_tokens is not None and number > 0 and total > max_tokens:
                 break
-            for ids in wrapped:
+            for ids_of_piece in wrapped:
                 starts.append(len(tokens))
                 owners.append(number)  # sentence of the piece
-                tokens += ids
+                tokens += ids_of_piece
             num_sentences += 1
         return Pieces(tokens, starts, owners, num_sentences)
 
 
 def by_token(length: int, starts: Sequence[int], owners: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return for `length` tokens the sentence of each (`owners` by piece), and 1 if it begins a piece; see `Pieces`."""
+    """Return, for each of `length` tokens, the index of its sentence, and 1 if it begins a piece; see `Pieces`."""
     sentence_of_token: list[int] = []
     for sentence, start, end in zip(owners, starts, [*starts[1:], length]):  # a piece ends where the next one starts
         sentence_of_token += [sentence] * (end - start)
@@ -190,8 +191,8 @@ MASKS = ("<mask_1>", "<mask>", "<extra_id_0>")  # of PEGASUS (for sentences), of
 class MaskingTokenizer(SubwordTokenizer):
     """Tokenizer with a mask symbol, trained on the corpus, or that of a pretrained PEGASUS, BART or T5.
 
-    Without a <s> decoding starts with <pad>, as PEGASUS and T5 do. `mask` is the id of the symbol that replaces a
-    sentence, or None; `opening` are the ids before a document.
+    Without a <s>, decoding starts with <pad>, as in PEGASUS and T5. `mask` is the id of the symbol that replaces a
+    sentence, or None; `opening` has the ids before a document.
 
     Raises:
         UserError: if <pad> or </s> is missing.
@@ -212,7 +213,7 @@ class MaskingTokenizer(SubwordTokenizer):
         Raises:
             ValueError: if `size` is too small for all bytes, special symbols and the mask.
         """
-        if size <= SMALLEST:  # the size with bytes and special symbols, but without the mask
+        if size <= SMALLEST:  # the number of bytes and special symbols without the mask
             needed = f"it needs at least {SMALLEST + 1}, for bytes, special symbols and the mask"
             raise ValueError(f"a vocabulary of {size}: {needed}")
         tokenizer = SubwordTokenizer.build(texts, size - 1).backend  # of the `tokenizers` library

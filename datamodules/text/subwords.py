@@ -55,12 +55,12 @@ def pretrained_tokenizer(name: str) -> "PreTrainedTokenizerFast":
 
 
 class Subwords:
-    """Tokenizer of Transformers with character offsets; `name` and errors are those of `pretrained_tokenizer`."""
+    """Tokenizer of Transformers with character offsets; for `name` and errors see `pretrained_tokenizer`."""
 
     def __init__(self, name: str) -> None:
         self.tokenizer = pretrained_tokenizer(name)
         self.pad_id = self.tokenizer.pad_token_id or 0  # any id serves a model without one, since masks hide padding
-        # The special tokens before and after any text are those around "a".
+        # The special tokens before and after any text are the same as around the text "a".
         example = self.tokenizer("a", return_special_tokens_mask=True)
         is_special, ids = example["special_tokens_mask"], example["input_ids"]
         has_word = 0 in is_special  # not if the vocabulary has neither "a" nor an unknown token

@@ -9,7 +9,7 @@ from datamodules.text.rouge_words import vocabulary
 
 
 def term_counts(texts: Sequence[Sequence[Hashable]]) -> NDArray:
-    """Return the counts of terms in texts, [L, V] for L texts and the V terms that occur."""
+    """Return the counts of terms in texts, [L, V] for L texts and the V distinct terms in them."""
     columns: dict[Hashable, int] = {}  # column of each term, in order of appearance
     text_of_term, column_of_term = [], []  # one entry for each occurrence of a term
     for text, terms in enumerate(texts):
@@ -21,24 +21,24 @@ def term_counts(texts: Sequence[Sequence[Hashable]]) -> NDArray:
 
 
 def stem_counts(sentences: Sequence[str], language: str = "en") -> NDArray:
-    """Return the counts of stems in sentences, [L, V]."""
+    """Return the counts of V word stems in L sentences, [L, V]."""
     stems = vocabulary(language=language)
     stems.limit_size()  # before encoding: it may clear the vocabulary
     return term_counts([stems.encode(sentence) for sentence in sentences])
 
 
 def tf_idf(counts: NDArray) -> NDArray:
-    """Weight counts by tf x log(L / number of texts with the term), [L, V]."""
+    """Weight the counts of V terms in L texts (tf) by log(L / number of texts with the term) (idf), [L, V]."""
     return counts * np.log(len(counts) / np.maximum((counts > 0).sum(0), 1))
 
 
 def common_terms(counts: NDArray) -> NDArray:
-    """Return the similarities of TextRank between texts S_i and S_j, 0 on the diagonal, [L, V] -> [L, L].
+    """Return the similarities of TextRank between L texts from counts of V terms, 0 on the diagonal, [L, V] -> [L, L].
 
-    The similarity is the number of common terms over log |S_i| + log |S_j|, where |S_i| is the number of terms in S_i
+    For texts S_i and S_j it is the number of common distinct terms over log |S_i| + log |S_j|, where |S| counts terms
     with repetition (Mihalcea and Tarau 2004); 0 for two texts of at most one term, whose logarithms are 0.
     """
-    has_term = np.minimum(counts, 1)  # [L, V]
+    has_term = np.minimum(counts, 1)  # 1 for terms of a text, [L, V]
     common = has_term @ has_term.T  # [L, L]
     log_lengths = np.log(np.maximum(counts.sum(1), 1))  # [L]
     divisor = log_lengths[:, None] + log_lengths[None, :]  # [L, L]
@@ -55,15 +55,15 @@ def cosines(vectors: NDArray) -> NDArray:
 
 
 def pagerank(weights: NDArray, damping: float, tolerance: float = 1e-10) -> NDArray:
-    """Return the stationary distribution of a random walk over a graph, [L, L] -> [L].
+    """Return the stationary distribution of a random walk over L nodes, [L], from weights of links i -> j, [L, L].
 
-    It follows a link with probability `damping`; otherwise, or from a node without links, it jumps uniformly.
+    The walk follows a link with probability `damping`; otherwise, or from a node without links, it jumps to any node.
     """
-    size = max(len(weights), 1)  # 1 for an empty graph, which has no ranks
+    size = max(len(weights), 1)  # 1 for an empty graph, to divide by it
     totals = weights.sum(1, keepdims=True)  # [L, 1]
     transitions = np.divide(weights, totals, out=np.full_like(weights, 1 / size), where=totals > 0)  # [L, L]
     ranks = np.full(len(weights), 1 / size)
-    while True:  # ends, because each step shrinks the change of the ranks by the factor `damping`, or more
+    while True:  # ends, because each step multiplies the change of the ranks by at most `damping`
         updated = (1 - damping) / size + damping * ranks @ transitions
         if np.abs(updated - ranks).sum() < tolerance:  # power iteration has converged
             return updated

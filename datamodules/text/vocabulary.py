@@ -19,8 +19,8 @@ SPECIALS = ("[PAD]", "[UNK]", "[START]", "[STOP]")
 class Vocabulary:
     """The most frequent words of a corpus, after four special symbols.
 
-    Text that spells a special symbol is out of vocabulary. `words` is without the special symbols, most
-    frequent first; `tokenizer` is `words` or `whitespace`, see `tokenize`.
+    Text that spells a special symbol is out of vocabulary. The argument `words` has the words without special symbols,
+    most frequent first; `tokenizer` is `words` or `whitespace`, see `text.words.tokenize`.
     """
 
     file_name = "vocabulary.json"
@@ -43,7 +43,7 @@ class Vocabulary:
         cls, texts: Iterable[str], size: int, tokenizer: WordTokenization = "words", lowercase: bool = True,
         language: str = "en",
     ) -> Self:  # fmt: skip
-        """Build the vocabulary of the `size` - 4 most frequent words, after four symbols; ties are alphabetical."""
+        """Build the vocabulary of four special symbols and the `size` - 4 most frequent words, ties alphabetically."""
         if size <= len(SPECIALS):
             raise ValueError(f"a vocabulary of {size} has only the {len(SPECIALS)} special symbols; raise its size")
         counts: Counter[str] = Counter()
@@ -72,8 +72,8 @@ class Vocabulary:
     def extend(self, words: Sequence[str], size: int) -> tuple[list[int], list[str]]:
         """Return the ids of the words of a document, and its out-of-vocabulary (OOV) words in order of appearance.
 
-        The k-th distinct OOV word (from 0) has id `size` + k, where `size` is V of the model, which may exceed the
-        vocabulary of a small corpus.
+        The k-th distinct OOV word (from 0) has id `size` + k. `size` is the vocabulary size of the model, which may be
+        larger than the vocabulary of a small corpus.
         """
         oov_words: dict[str, int] = {}  # word -> k
         ids = []
@@ -85,16 +85,16 @@ class Vocabulary:
         return ids, list(oov_words)
 
     def target_ids(self, words: Iterable[str], oov_words: Sequence[str], size: int) -> list[int]:
-        """Return the extended ids of the words of a summary, UNK for words that are not in the document either."""
-        extra = {word: size + k for k, word in enumerate(oov_words)}
-        return [self._ids.get(word, extra.get(word, UNK)) for word in words]
+        """Return the ids of the words of a summary, `oov_words[k]` as `size` + k; UNK for all other OOV words."""
+        oov_ids = {word: size + k for k, word in enumerate(oov_words)}
+        return [self._ids.get(word, oov_ids.get(word, UNK)) for word in words]
 
     def decode(self, ids: Iterable[int], oov_words: Sequence[str], size: int) -> list[str]:
-        """Return the words of extended ids."""
+        """Return the words of ids, where id `size` + k is `oov_words[k]`."""
         return [oov_words[i - size] if i >= size else self.words[i] for i in ids]
 
     def end_ids(self, marks: Sequence[str] = SENTENCE_ENDS) -> list[int]:
-        """Return the ids of marks that end a sentence, without marks that the vocabulary lacks."""
+        """Return the ids of the marks that end a sentence; marks that are not in the vocabulary are left out."""
         if tuple(marks) == SENTENCE_ENDS:  # the default means the marks of the language
             marks = self.language.sentence_ends
         return [self._ids[mark] for mark in marks if mark in self._ids]

@@ -11,7 +11,7 @@ from datamodules.documents import UserError
 
 
 def read_word_vectors(path: Path, words: Sequence[str], size: int) -> tuple[Tensor, Tensor]:
-    """Return ascending indices into `words` of the N that have a vector, [N], and the vectors [N, size], from a file.
+    """Read vectors of N of the `words` from a file; return their ascending indices in `words`, [N], and [N, size].
 
     Each line is a word and its numbers, separated by spaces (GloVe). A first line of two integers, the number and the
     size of vectors, is skipped (word2vec). Files ending in .gz are decompressed. Of duplicate words, the first counts.
@@ -20,7 +20,7 @@ def read_word_vectors(path: Path, words: Sequence[str], size: int) -> tuple[Tens
         UserError: if the file is missing or not text, a vector has another size or an invalid number, or no word of
             the vocabulary has a vector.
     """
-    indices = {word: index for index, word in reversed(list(enumerate(words)))}  # the first index of a duplicate word
+    indices = {word: index for index, word in reversed(list(enumerate(words)))}  # of a duplicate word, the first one
     vectors: dict[int, list[float]] = {}
     for number, line in _lines(path):
         word, *numbers = line.rsplit(" ", size)  # from the right: some words of the largest GloVe file contain spaces
@@ -39,12 +39,12 @@ def read_word_vectors(path: Path, words: Sequence[str], size: int) -> tuple[Tens
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (line number from 1, line) for all lines of a file but blank ones and the header of word2vec."""
+    """Yield (number from 1, line) for all lines of a file except blank lines and the header of word2vec."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
             for number, raw in enumerate(stream, 1):
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip()  # without a byte order mark
-                is_header = number == 1 and len(line.split(" ")) == 2 and line.replace(" ", "").isdigit()  # "N D"
+                is_header = number == 1 and len(line.split(" ")) == 2 and line.replace(" ", "").isdigit()  # "9999 300"
                 if line and not is_header:
                     yield number, line
     except UnicodeDecodeError:

@@ -31,16 +31,16 @@ def detokenize(
     Args:
         tokenizer: as in `tokenize`.
         no_space_before, no_space_after: marks without a space before or after them.
-        unspaced: compiled pattern of characters without a space on either side.
+        unspaced: compiled pattern of characters without spaces around them, such as Chinese ones.
     """
     if tokenizer == "whitespace":
         return " ".join(tokens)
     pieces: list[str] = []  # tokens and spaces
     open_quotes: set[str] = set()
-    no_space = True  # after the previous token
+    no_space = True  # whether no space may follow the previous token
     for token in tokens:
         is_quote = token in {'"', "`", "'"}  # the same mark opens and closes a quote
-        is_closing = is_quote and token in open_quotes
+        is_closing = is_quote and token in open_quotes  # the second of a pair
         # whether the token begins, or the text so far ends, with an `unspaced` character
         is_unspaced = unspaced and pieces and (unspaced.match(token) or unspaced.match(pieces[-1][-1]))
         if pieces and not (no_space or is_unspaced or is_closing or token in no_space_before):
