@@ -74,7 +74,7 @@ class CommunicatingAgentsData(WordsData):
         self.split = split
 
     def encode(self, document: Document) -> dict[str, Any]:
-        """Return the features of `WordsData`; `paragraphs` has the lengths of sentences instead if `split` is that."""
+        """Return the features of `WordsData`; if `split` is `sentences`, `paragraphs` has the lengths of sentences."""
         features = super().encode(document)
         if self.split == "sentences":
             sentences = replace(document, parts=[[sentence] for sentence in document.sentences])

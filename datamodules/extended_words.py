@@ -86,7 +86,7 @@ class WordsData(SummarizationData):
         return text_limits(self.max_source, self.max_target)
 
     def encode(self, document: Document) -> dict[str, Any]:
-        """Return features with `source` and `target` as ids, where V + k is `oov_words[k]`, not in the vocabulary.
+        """Return features with `source` and `target` as ids; id V + k is `oov_words[k]`, a word outside the vocabulary.
 
         A document without words becomes one unknown word, so that attention has a position to attend to.
         """
@@ -98,7 +98,8 @@ class WordsData(SummarizationData):
         summary = [word for sentence in document.reference for word in vocabulary.tokenize(sentence)]
         target = [*vocabulary.target_ids(summary, oov_words, self.vocab_size), STOP]  # words in neither become UNK
         paragraph_lengths = [sum(map(len, part)) for part in parts]
-        ends = [min(end, self.max_source) for end in accumulate(paragraph_lengths, initial=0)]  # of i paragraphs
+        # ends[i]: number of words read from the first i paragraphs
+        ends = [min(end, self.max_source) for end in accumulate(paragraph_lengths, initial=0)]
         complete_sentences = whole_units([len(sentence) for sentence in sentences], self.max_source)  # number read
         return {
             "source": source or [UNK],

@@ -52,7 +52,7 @@ class Corpus(ABC):
 
     @abstractmethod
     def fingerprint(self, split: str) -> str:
-        """Return a string that identifies the content of `records(split)`, with the arguments that affect the content.
+        """Return a string that changes if the content of `records(split)` or an argument that affects it changes.
 
         Raises:
             UserError: if the split cannot be read.
@@ -78,6 +78,7 @@ def build_documents(
         on_bad_record: `raise` stops at a record that cannot become a document; `skip` leaves it out, and lists it in a
             warning and in the manifest.
         require_references: whether a record without a reference is bad, since training needs one.
+        num_proc: number of processes that split sentences in `language`.
 
     Raises:
         UserError: if the corpus has no such split, a record is bad and not skipped, or no document is left.
@@ -101,7 +102,7 @@ def build_documents(
     if not (folder / "manifest.json").exists():
         to_document = partial(make_document, require_references=require_references, language=language)
         with appearing_folder(folder) as building:  # renamed to `folder` when complete
-            manifest = _write(corpus, split, building, to_document, on_bad_record, num_proc)
+            manifest = _write_documents(corpus, split, building, to_document, on_bad_record, num_proc)
             (building / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
     dataset = Dataset.from_file(str(folder / "documents.arrow"))
     manifest = read_manifest(dataset)
@@ -174,7 +175,7 @@ def _sentences(text: str | list[str], language: Language) -> list[str]:
     return [sentence for sentence in sentences if not is_blank(sentence)]
 
 
-def _write(
+def _write_documents(
     corpus: Corpus,
     split: str,
     folder: Path,

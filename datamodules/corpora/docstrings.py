@@ -45,8 +45,8 @@ def clusters(texts: Sequence[str], criteria: Iterable[Sequence[Hashable]] = (), 
     """Return clusters of texts, near-duplicates together: lists of ascending indices, ordered by their first index.
 
     Args:
-        texts: texts to compare by the Jaccard similarity of their shingles, as estimated by MinHash on `num_proc`
-            processes; two texts are near-duplicates from 0.5 on.
+        texts: texts to compare by the Jaccard similarity of their word 5-grams (`shingles`), which MinHash estimates on
+            `num_proc` processes; two texts are near-duplicates from 0.5 on.
         criteria: further criteria, each a sequence with a key for each text; texts with equal keys share a cluster.
     """
     from scipy.sparse import coo_array
@@ -188,7 +188,7 @@ def split_by_cluster(docstrings: list[Docstring], num_proc: int = 1) -> dict[str
     max_members = max(1, max_size // _MAX_CLUSTER_SHARE)  # 1/50 of val or test, so that no cluster dominates it
     splits: dict[str, list[Docstring]] = {"test": [], "val": [], "train": []}
     groups = clusters(bodies, [summaries, bodies], num_proc=num_proc)  # similar bodies, equal summaries or bodies
-    hashes = [text_digest("\n".join([each.name, each.summary, *each.body])) for each in docstrings]
+    hashes = [text_digest("\n".join([docstring.name, docstring.summary, *docstring.body])) for docstring in docstrings]
     for members in sorted(groups, key=lambda group: hashes[group[0]]):  # by the hash of the first docstring
         with_room = [name for name in ("test", "val") if len(splits[name]) + len(members) <= max_size]
         split = with_room[0] if with_room and len(members) <= max_members else "train"

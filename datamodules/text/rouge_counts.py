@@ -74,8 +74,7 @@ def lcs_length(tokens: Iterable[int], masks: dict[int, int], full: int) -> int:
 
     Bit-parallel dynamic program (Hyyrö 2004): bit i of `column` is 0 if the length for the tokens so far increases at
     position i of the text, so that the number of zeros is the length. In each run of ones with a match of the token,
-    the lowest match becomes 0 and the zero above the run becomes 1: the increase moves to an earlier position. The top
-    run has no zero above it, so a match in it makes the length grow by 1.
+    the lowest match becomes 0, and the 0 above the run becomes 1; above the top run is none, so the length grows by 1.
     """
     column = full  # all positions of the text
     for mask in filter(None, map(masks.get, tokens)):

@@ -28,7 +28,7 @@ def layout_features(documents: Sequence[Sequence[str]], language: str = "en") ->
     Positions count only sentences of prose, so that titles, bylines and greetings do not shift them. Padding is 0.
     """
     is_sentence = pad([[1] * len(sentences) for sentences in documents]).float()  # 0 at padding, [B, L]
-    # number of words, and 1 for sentences that end with a stop, quote or bracket; each [B, L]
+    # number of words, [B, L]; 1 for sentences that end with a stop, quote or bracket, [B, L]
     words = pad([[min(len(text.split()), _MAX_WORDS) for text in sentences] for sentences in documents]).float()
     ends = pad([[int(text.rstrip().endswith(_ENDS)) for text in sentences] for sentences in documents]).float()
     prose = (words >= _MIN_WORDS) * ends  # 1 for sentences of prose, 0 for titles, bylines, ..., [B, L]
