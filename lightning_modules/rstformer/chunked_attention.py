@@ -14,30 +14,29 @@ CHUNK = 64  # queries at a time, so that a chunk's scores stay in the processor'
 
 
 class _Options(NamedTuple):
-    """Options of all chunks."""
+    """Options of windowed attention, the same for all chunks of queries."""
 
     window: int  # number of tokens to each side
-    operation: Operation | None  # of the table, if there is one
+    operation: Operation | None  # by which the table changes scores: scale, shift, replace; None without a table
     dropout: float  # probability of dropping a weight
-    seed: int  # of dropout, so that the backward pass drops the same weights
+    seed: int  # of dropout, so that the backward pass drops the weights that the forward pass dropped
     chunk: int  # number of queries in a chunk
 
 
 class _Document:
-    """Masks, table and chunks of one document, without the padding after its last token.
+    """Windowed attention of one document by chunks of queries, without the padding after its last token.
 
-    Shapes: H heads of width D, T tokens, G of them global, E EDUs; Q queries and K keys of a chunk. The table has the
-    discourse values that scale, shift or replace the scores of EDUs at distances -b to b, [H, E, 2b + 1], or is None.
+    Shapes: H heads of width D, T tokens, G of them global; Q queries and K keys of a chunk. The table, [H, E, 2b + 1],
+    scales, shifts or replaces scores: column b + d of row a is for queries in EDU (elementary discourse unit) a and
+    keys in EDU a + d, where E is the number of EDUs. None for plain attention.
     """
 
-    def __init__(
-        self, token_mask: Tensor, is_global: Tensor, edu: Tensor, table: Tensor | None, options: _Options
-    ) -> None:
-        tokens = token_mask.nonzero()                                                 # positions of tokens
-        self.length = int(tokens[-1]) + 1 if len(tokens) else 0                       # T without the padding at the end
-        self.global_tokens = is_global.nonzero().flatten()                            # [G]
+    def __init__(self, token_mask, is_global, edu: Tensor, table: Tensor | None, options: _Options) -> None:
+        positions = token_mask.nonzero()                                              # of tokens
+        self.length = int(positions[-1]) + 1 if len(positions) else 0                 # T without the padding at the end
+        self.global_tokens = is_global.nonzero().flatten()                            # positions, [G]
         self.token_mask = token_mask[: self.length]
-        self.hidden = (~token_mask | is_global)[: self.length]  # to mask, [T]: padding, and global keys, scored apart
+        self.not_local = (~token_mask | is_global)[: self.length]  # keys that `mask_` excludes, [T]
         self.edu = edu[: self.length]  # EDU of each token, -1 for none, [T]
         self.table = table
         self.options = options
@@ -49,108 +48,110 @@ class _Document:
             keys = slice(max(0, start - self.options.window), min(self.length, end + self.options.window))
             yield slice(start, end), keys
 
-    def products(self, rows: Tensor, columns: Tensor, keys: slice) -> Tensor:
-        """Return rows [H, Q, D] times columns [H, T, D] of global tokens and keys, [H, Q, G + K], at least float32."""
-        first, count = len(self.global_tokens), keys.stop - keys.start  # G, which is the first column of a key; K
-        out = rows.new_empty(*rows.shape[:2], first + count)
-        torch.bmm(rows, columns[:, keys].transpose(1, 2), out=out[..., first:])
-        out[..., :first] = rows @ columns[:, self.global_tokens].transpose(1, 2)
-        return out if out.dtype == torch.double else out.float()
+    def products(self, query_vectors: Tensor, vectors: Tensor, keys: slice) -> Tensor:
+        """Return query vectors @ vectors^T for G global tokens, then K keys: [H, Q, D], [H, T, D] -> [H, Q, G + K]."""
+        num_global, num_keys = len(self.global_tokens), keys.stop - keys.start        # G, K
+        out = query_vectors.new_empty(*query_vectors.shape[:2], num_global + num_keys)
+        torch.bmm(query_vectors, vectors[:, keys].transpose(1, 2), out=out[..., num_global:])
+        out[..., :num_global] = query_vectors @ vectors[:, self.global_tokens].transpose(1, 2)
+        return out if out.dtype == torch.double else out.float()  # half precision is too coarse for scores
 
-    def weighted_sum(self, weights: Tensor, columns: Tensor, keys: slice) -> Tensor:
-        """Return weights @ columns over global tokens and keys, [H, Q, G + K], [H, T, D] -> [H, Q, D]."""
-        first = len(self.global_tokens)  # weights[..., :first] are global
-        weights = weights.to(columns.dtype)
-        local = weights[..., first:] @ columns[:, keys]
-        return local + weights[..., :first] @ columns[:, self.global_tokens]
+    def weighted_sum(self, weights: Tensor, vectors: Tensor, keys: slice) -> Tensor:
+        """Sum vectors [H, T, D] of G global tokens and K keys by their weights [H, Q, G + K] -> [H, Q, D]."""
+        num_global = len(self.global_tokens)                                          # G
+        weights = weights.to(vectors.dtype)
+        local = weights[..., num_global:] @ vectors[:, keys]
+        return local + weights[..., :num_global] @ vectors[:, self.global_tokens]
 
-    def add_column_grad_(self, total: Tensor, weights: Tensor, rows: Tensor, keys: slice) -> None:
-        """Add weights^T @ rows (q or `grad`) to gradient `total` of k or v: [H, Q, G + K], [H, Q, D] -> [H, T, D]."""
-        first = len(self.global_tokens)
-        transposed = weights.to(rows.dtype).transpose(1, 2)                           # [H, G + K, Q]
-        if total.dtype == rows.dtype:  # not for rows in half precision: `total` is at least float32
-            total[:, keys].baddbmm_(transposed[:, first:], rows)  # without a tensor for the product
+    def add_key_gradient_(self, total: Tensor, weights: Tensor, query_vectors: Tensor, keys: slice) -> None:
+        """Add weights^T [H, G + K, Q] @ query vectors [H, Q, D] to `total`, the gradient of k or v, [H, T, D]."""
+        num_global = len(self.global_tokens)                                          # G
+        transposed = weights.to(query_vectors.dtype).transpose(1, 2)                  # [H, G + K, Q]
+        if total.dtype == query_vectors.dtype:  # not in half precision: `total` is at least float32
+            total[:, keys].baddbmm_(transposed[:, num_global:], query_vectors)  # without a tensor for the product
         else:
-            total[:, keys] += transposed[:, first:] @ rows
-        total[:, self.global_tokens] += (transposed[:, :first] @ rows).to(total.dtype)
+            total[:, keys] += transposed[:, num_global:] @ query_vectors
+        total[:, self.global_tokens] += (transposed[:, :num_global] @ query_vectors).to(total.dtype)
 
     def mask_(self, scores: Tensor, queries: slice, keys: slice) -> None:
-        """Mask keys outside the window, padding, and global tokens in scores [H, Q, K], in place.
+        """Mask keys outside the window, padding, and global tokens in local scores [H, Q, K], in place.
 
-        Scores of global tokens are computed separately, see `products`. The mask is the lowest finite number instead of
-        -inf, so that the softmax of queries without a key (padding, a single global token) stays finite.
+        Global tokens have columns of their own, see `products`. The mask is the lowest finite number instead of -inf,
+        so that the softmax stays finite for a query that sees no key, such as padding.
         """
         i = torch.arange(queries.start, queries.stop, device=scores.device)[:, None]  # [Q, 1]
         j = torch.arange(keys.start, keys.stop, device=scores.device)                 # [K]
         is_outside = (i - j).abs() > self.options.window                              # [Q, K]
-        scores.masked_fill_(is_outside | self.hidden[keys], torch.finfo(scores.dtype).min)
+        scores.masked_fill_(is_outside | self.not_local[keys], torch.finfo(scores.dtype).min)
 
     def table_indices(self, queries: slice, keys: slice) -> tuple[int, Tensor, Tensor, Tensor] | None:
-        """Return where the table has the values for a chunk of queries and keys; None if the queries are in no EDU.
+        """Return the indices of a chunk's queries and keys in the table; None if no query is in an EDU.
 
-        Row i of the table is for queries in EDU i: keys in EDU j have column j - i + b of the 2b + 1. Return the first
-        of the A consecutive EDUs of the queries; the row of each query, counted from that EDU, or A (a neutral row
-        that `look_up` appends) in no EDU, [Q]; each key's column in the A rows, and whether it exists, [A, K].
+        A chunk needs A consecutive rows of the table, from its queries' first EDU to their last. Returns that first
+        EDU; each query's row among the A, or A itself for a query in no EDU, [Q]; for each of the A rows, the column of
+        each key (j - i + b in row i, for a key in EDU j), and whether the table has this column, [A, K].
         """
         query_edus, key_edus = self.edu[queries], self.edu[keys]
         in_edus = query_edus[query_edus >= 0]
         if self.table is None or not len(in_edus):
             return None
-        first, last = int(in_edus.min()), int(in_edus.max())  # A = last - first + 1
+        first_edu, last_edu = int(in_edus.min()), int(in_edus.max())  # A = last_edu - first_edu + 1
         width = self.table.shape[-1]  # 2b + 1 columns, for distances -b to b between EDUs
-        column = key_edus - torch.arange(first, last + 1, device=key_edus.device)[:, None] + width // 2     # [A, K]
-        within = (key_edus >= 0) & (column >= 0) & (column < width)
-        row = torch.where(query_edus >= 0, query_edus - first, last - first + 1)                           # [Q]
-        return first, row, column.clamp(0, width - 1), within  # any valid column where `within` is False
+        key_column = key_edus - torch.arange(first_edu, last_edu + 1, device=key_edus.device)[:, None] + width // 2
+        has_column = (key_edus >= 0) & (key_column >= 0) & (key_column < width)                            # [A, K]
+        query_row = torch.where(query_edus >= 0, query_edus - first_edu, last_edu - first_edu + 1)         # [Q]
+        return first_edu, query_row, key_column.clamp(0, width - 1), has_column  # any valid column for keys without one
 
     def look_up(self, queries: slice, keys: slice) -> Tensor | None:
-        """Return the table's values for a chunk, [H, Q, K], read once per query EDU (A of them); None without EDUs."""
+        """Return the table's value for each query and key of a chunk, [H, Q, K]; None if no query is in an EDU."""
         if (indices := self.table_indices(queries, keys)) is None:
             return None
-        first_edu, row, column, within = indices  # int; row of each query, [Q]; columns of keys and their mask, [A, K]
-        keeps_score = neutral(self.options.operation)  # without effect: for pairs outside the table, queries in no EDU
-        values = self.table[:, first_edu : first_edu + len(column)].gather(2, column.expand(len(self.table), -1, -1))
-        values = values.masked_fill_(~within, keeps_score)                            # [H, A, K]
-        values = torch.nn.functional.pad(values, (0, 0, 0, 1), value=keeps_score)     # [H, A + 1, K]
-        return values.index_select(1, row)  # `row` is A for queries in no EDU
+        first_edu, query_row, key_column, has_column = indices  # int, [Q], [A, K] twice, for the A EDUs of the queries
+        no_effect = neutral(self.options.operation)  # value that keeps a score: for pairs outside the table
+        columns = key_column.expand(len(self.table), -1, -1)                          # [H, A, K]
+        values = self.table[:, first_edu : first_edu + len(key_column)].gather(2, columns)
+        values = values.masked_fill_(~has_column, no_effect)                          # [H, A, K], once per query EDU
+        values = torch.nn.functional.pad(values, (0, 0, 0, 1), value=no_effect)       # [H, A + 1, K]
+        return values.index_select(1, query_row)  # `query_row` is A for queries in no EDU
 
     def look_up_gradient_(self, total: Tensor, grad: Tensor, queries: slice, keys: slice) -> None:
-        """Add the gradient of the result of `look_up`, [H, Q, K], to that of the table, `total`, [H, E, 2b + 1]."""
+        """Add `grad`, of the values of `look_up`, [H, Q, K], to `total`, the gradient of the table, [H, E, 2b + 1]."""
         if (indices := self.table_indices(queries, keys)) is None:
             return
-        first_edu, row, column, within = indices  # int; row of each query, [Q]; columns of keys and their mask, [A, K]
-        is_in_edu = (row == torch.arange(len(column), device=row.device)[:, None]).to(grad.dtype)  # [A, Q]
-        by_edu = (is_in_edu @ grad) * within  # sums over an EDU's queries, 0 for pairs outside the table, [H, A, K]
-        total[:, first_edu : first_edu + len(column)].scatter_add_(2, column.expand(len(total), -1, -1), by_edu)
+        first_edu, query_row, key_column, has_column = indices  # int, [Q], [A, K] twice, for the A EDUs of the queries
+        is_in_edu = (query_row == torch.arange(len(key_column), device=query_row.device)[:, None]).to(grad.dtype)
+        edu_grad = (is_in_edu @ grad) * has_column  # summed over each EDU's queries: [A, Q] @ [H, Q, K] -> [H, A, K]
+        columns = key_column.expand(len(total), -1, -1)                               # [H, A, K]
+        total[:, first_edu : first_edu + len(key_column)].scatter_add_(2, columns, edu_grad)
 
     def weights(self, q: Tensor, k: Tensor, queries: slice, keys: slice) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Return attention of a chunk [H, Q, G + K], values of the table, and scores before its operation [H, Q, K]."""
+        """Return a chunk's weights [H, Q, G + K]; table values, and scores that they scale, [H, Q, K] each or None."""
         scores = self.products(q[:, queries], k, keys)                                # [H, Q, G + K]
         values = self.look_up(queries, keys)
-        local = scores[..., len(self.global_tokens) :]                                # a view of `scores`, [H, Q, K]
-        old_scores = None  # a copy, kept only for the gradient of a table that scales
+        local = scores[..., len(self.global_tokens) :]  # of keys, [H, Q, K]; changes in place also change `scores`
+        old_scores = None  # [H, Q, K]
         if values is not None:
             if self.options.operation == "scale":
                 if self.table.requires_grad:
-                    old_scores = local.clone()
+                    old_scores = local.clone()  # for the gradient of the table
                 local.mul_(values)
             elif self.options.operation == "shift":
                 local.add_(values)
             else:  # replace; the value NaN keeps the score
                 local.copy_(torch.where(values.isnan(), local, values))
-        self.mask_(local, queries, keys)  # of local keys alone, since every query sees the global tokens
+        self.mask_(local, queries, keys)  # not of global tokens, which every query sees
         return scores.softmax(-1), values, old_scores
 
     def dropped(self, weights: Tensor, queries: slice) -> Tensor:
         """Apply dropout to the weights of a chunk, with the same draws in the forward and the backward pass."""
         if not self.options.dropout:
             return weights
-        generator = torch.Generator(weights.device).manual_seed(self.options.seed + queries.start)
+        generator = torch.Generator(weights.device).manual_seed(self.options.seed + queries.start)  # one per chunk
         draws = torch.rand(weights.shape, generator=generator, device=weights.device)
         return weights * (draws >= self.options.dropout) / (1 - self.options.dropout)
 
     def forward_chunk(self, q: Tensor, k: Tensor, v: Tensor, queries: slice, keys: slice) -> Tensor:
-        """Return the outputs of a chunk, 0 at padding, [H, Q, D]."""
+        """Return the outputs of a chunk, 0 at padding: q, k, v [H, T, D] -> [H, Q, D]."""
         weights, *_ = self.weights(q, k, queries, keys)
         out = self.weighted_sum(self.dropped(weights, queries), v, keys)
         return out.masked_fill_(~self.token_mask[queries, None], 0)
@@ -158,10 +159,10 @@ class _Document:
     def backward_chunk_(
         self, q, k, v, out, grad, dq, dk, dv, dtable: Tensor | None, queries: slice, keys: slice
     ) -> None:
-        """Add a chunk's part to the gradients dq, dk, dv, dtable; `grad` is that of `out`. [H, T, D], but dtable."""
+        """Add a chunk's part to the gradients dq, dk, dv [H, T, D] and dtable; `grad` is the gradient of `out`."""
         weights, values, old_scores = self.weights(q, k, queries, keys)  # computed again, because they are not stored
         grad = grad[:, queries]                                                              # [H, Q, D]
-        self.add_column_grad_(dv, self.dropped(weights, queries), grad, keys)  # dropout as in the forward pass
+        self.add_key_gradient_(dv, self.dropped(weights, queries), grad, keys)  # dropout as in the forward pass
         # d score = weight (d weight - inner): d weight = dropped(grad v^T), inner = sum weight d weight = grad . out
         inner = (grad * out[:, queries]).sum(-1, keepdim=True, dtype=weights.dtype)          # [H, Q, 1]
         dscores = self.dropped(self.products(grad, v, keys), queries).sub_(inner).mul_(weights)  # [H, Q, G + K]
@@ -169,14 +170,14 @@ class _Document:
             local = dscores[..., len(self.global_tokens) :]                                  # [H, Q, K]
             self.backward_through_table_(local, values, old_scores, dtable, queries, keys)
         dq[:, queries] = self.weighted_sum(dscores, k, keys)  # a query is in one chunk only, a key in several
-        self.add_column_grad_(dk, dscores, q[:, queries], keys)
+        self.add_key_gradient_(dk, dscores, q[:, queries], keys)
 
     def backward_through_table_(
         self, grad, values, old_scores, dtable: Tensor | None, queries: slice, keys: slice
     ) -> None:
-        """Turn `grad`, of the scores after the table's operation, into that of `old_scores` before it, in place.
+        """Turn `grad`, of scores after the table's operation, into the gradient of scores before it, in place.
 
-        These and `values` are [H, Q, K]. The gradient of the table is added to `dtable`, unless that is None.
+        These and the table's `values` are [H, Q, K]. The gradient of the table is added to `dtable`, unless it is None.
         """
         operation = self.options.operation
         is_kept = values.isnan() if operation == "replace" else None  # scores that the table does not replace
@@ -192,8 +193,8 @@ class _Document:
 class _WindowAttention(torch.autograd.Function):
     """Autograd function that recomputes the weights of each chunk in the backward pass instead of storing them.
 
-    q, k, v and the result are [B, H, T, D]; the masks, and `edu`, the EDU of each token or -1, [B, T]; the table, the
-    values by which discourse changes the scores of E EDUs with those at distances -b to b, [B, H, E, 2b + 1] or None.
+    q, k, v and the result are [B, H, T, D]; masks, and `edu`, each token's EDU or -1, [B, T]. Discourse changes scores
+    by the table, [B, H, E, 2b + 1] or None: column b + d of row a is for queries in EDU a and keys in EDU a + d.
     """
 
     @staticmethod
@@ -201,7 +202,7 @@ class _WindowAttention(torch.autograd.Function):
         """Yield the masks and the table of each document; the dropout seeds of chunks differ between documents."""
         for n in range(len(token_mask)):
             table_n = None if table is None else table[n]
-            options_n = options._replace(seed=options.seed + n * token_mask.shape[1])  # a chunk adds its first position
+            options_n = options._replace(seed=options.seed + n * token_mask.shape[1])  # n T; a chunk adds its position
             yield _Document(token_mask[n], is_global[n], edu[n], table_n, options_n)
 
     @staticmethod
@@ -218,13 +219,13 @@ class _WindowAttention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad):
         q, k, v, table, token_mask, is_global, edu, out = ctx.saved_tensors
-        # at least float32, as keys, values and the table add up the gradients of several chunks
-        wide = torch.promote_types(q.dtype, torch.float32)
+        # at least float32, since gradients of k, v and the table are sums over several chunks
+        sum_dtype = torch.promote_types(q.dtype, torch.float32)
         dq = torch.zeros_like(q)
-        dk = torch.zeros_like(k, dtype=wide)
-        dv = torch.zeros_like(v, dtype=wide)
+        dk = torch.zeros_like(k, dtype=sum_dtype)
+        dv = torch.zeros_like(v, dtype=sum_dtype)
         dtable = None
-        if ctx.needs_input_grad[3]:  # the table
+        if ctx.needs_input_grad[3]:  # of the table
             dtable = torch.zeros_like(table, dtype=torch.promote_types(table.dtype, torch.float32))
         grad = grad.masked_fill(~token_mask[:, None, :, None], 0)  # the output is 0 at padding; [B, H, T, D]
         for n, document in enumerate(_WindowAttention.documents(token_mask, is_global, edu, table, ctx.options)):
@@ -233,7 +234,7 @@ class _WindowAttention(torch.autograd.Function):
                 for queries, keys in document.chunks():
                     document.backward_chunk_(*tensors, queries, keys)
         dtable = None if dtable is None else dtable.to(table.dtype)
-        return dq, dk.to(k.dtype), dv.to(v.dtype), dtable, None, None, None, None
+        return dq, dk.to(k.dtype), dv.to(v.dtype), dtable, None, None, None, None  # None for masks, edu, options
 
 
 @torch.compiler.disable  # the number of chunks depends on values of the mask
@@ -244,13 +245,13 @@ def chunked_attention(
 
     Token i attends to token j if |i - j| <= window or j is global, and j is not padding. Time and memory are linear in
     T: scores, and the values of the table for pairs of tokens, are computed for one chunk of queries at a time, in the
-    backward pass as well. A CPU computes one document at a time, without its padding; other devices all of them at once
+    backward pass as well. A CPU computes one document at a time, without its padding; other devices compute all at once
     (`batched_attention`). Results at global tokens, which need `global_attention`, are left to the caller to replace.
-    q, k and v are [B, H, T, D], q already divided by sqrt(D). Without a table of discourse values, attention is plain.
+    q, k and v are [B, H, T, D], q already divided by sqrt(D). Discourse changes scores by the table, unless it is None.
     """
     if q.device.type != "cpu":
         return batched_attention(q, k, v, view, table, window, dropout)
-    seed = int(torch.randint(2**31, ())) if dropout else 0  # from the global generator, which runs are seeded by
+    seed = int(torch.randint(2**31, ())) if dropout else 0  # by the run's global generator
     operation, values = (table.operation, table.values) if table else (None, None)  # scale, shift or replace scores
     options = _Options(window=window, operation=operation, dropout=dropout, seed=seed, chunk=CHUNK)
     with torch.autocast(q.device.type, enabled=False):  # `_Document` chooses the dtype of each product itself
@@ -258,9 +259,9 @@ def chunked_attention(
 
 
 def global_attention(q: Tensor, k: Tensor, v: Tensor, token_mask: Tensor, dropout: float = 0.0) -> Tensor:
-    """Return the plain attention of global tokens to all tokens, [B, H, G, D]; queries q are divided by sqrt(D)."""
+    """Return the plain attention of G global tokens (q, divided by sqrt(D)) to all tokens (k, v), [B, H, G, D]."""
     scores = (q @ k.transpose(-1, -2)).to(torch.promote_types(q.dtype, torch.float32))  # [B, H, G, T]
-    hidden = ~token_mask[:, None, None]                                                 # [B, 1, 1, T]
+    is_padding = ~token_mask[:, None, None]                                             # [B, 1, 1, T]
     # the lowest number instead of -inf: a document without tokens stays finite
-    weights = scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(-1).to(v.dtype)
+    weights = scores.masked_fill(is_padding, torch.finfo(scores.dtype).min).softmax(-1).to(v.dtype)
     return torch.nn.functional.dropout(weights, dropout) @ v

@@ -9,8 +9,8 @@ from lightning_modules.rstformer.options import LEDOptions
 def led_from_scratch(options: LEDOptions, vocab_size: int, dropout: float) -> LEDForConditionalGeneration:
     """Return a LED with random weights, as many encoder as decoder layers, and no dropout of attention weights.
 
-    Linear layers, except for the tied output layer, are initialized with a standard deviation of `init_std`, embeddings
-    with LED's 0.02. Raises a `ValueError` if the window is odd, or the width is not a multiple of the heads.
+    Linear layers, except for the tied output layer, are initialized with the standard deviation `init_std`, embeddings
+    with 0.02 as in LED. Raises a `ValueError` if the window is odd, or the width is not a multiple of the heads.
     """
     if options.window < 2 or options.window % 2:
         raise ValueError(f"model.encoder.window {options.window}: tokens to both sides together, even and at least 2")
@@ -29,10 +29,10 @@ def led_from_scratch(options: LEDOptions, vocab_size: int, dropout: float) -> LE
         max_decoder_position_embeddings=options.target_positions,
         attention_window=[options.window] * options.layers,  # both sides together
         dropout=dropout,
-        attention_dropout=0.0,  # fused attention has none
+        attention_dropout=0.0,  # the fused kernel cannot drop weights
     )
     led = LEDForConditionalGeneration(config)
     for module in led.modules():
-        if isinstance(module, nn.Linear) and module is not led.lm_head:  # its weight is the embedding
-            nn.init.normal_(module.weight, std=options.init_std)  # LED's 0.02 is for D = 1,024, see `LEDOptions`
+        if isinstance(module, nn.Linear) and module is not led.lm_head:  # the head's weight is the embedding
+            nn.init.normal_(module.weight, std=options.init_std)  # LED's 0.02 suits its width of 1,024
     return led

@@ -35,32 +35,32 @@ ABLATIONS = get_args(Ablation)
 
 
 class LearnedFactor(NamedTuple):
-    """The learned factor of shifts beta_h s, with s = sign (w - neutral); `FactorGradient` needs w >= 0."""
+    """Learned factor beta_h of a table that shifts scores by beta_h s, where s = sign (w - neutral) with w >= 0."""
 
     beta: Tensor  # [H]
-    weights: Tensor  # w, [B, H, E, 2b' + 1]
+    weights: Tensor  # w, from which `FactorGradient` computes the gradient of beta, [B, H, E, 2b + 1]
     neutral: float  # w of pairs that keep their score, where s = 0
     sign: int  # 1 or -1
 
 
 class HeadTable(NamedTuple):
-    """Table by which discourse changes the scores of each head."""
+    """Table by which discourse changes the scores of H heads, with E elementary discourse units (EDUs) per document."""
 
-    # [B, H, E, 2b' + 1]; column b' + d of row a has the values of queries in EDU a with keys in EDU a + d
+    # [B, H, E, 2b + 1]; column b + d of row a has the values of queries in EDU a with keys in EDU a + d
     values: Tensor
-    operation: Operation
-    factor: LearnedFactor | None = None  # set if only a factor of the values is learned
+    operation: Operation  # multiply scores by the values, add the values to scores, or replace scores by them
+    factor: LearnedFactor | None = None  # set if beta is all that is learned of the values
 
 
 @dataclass
 class View:
-    """Masks and EDUs of a batch, shared by all layers."""
+    """Masks and elementary discourse units (EDUs) of the tokens of a batch, shared by all layers."""
 
     token_mask: Tensor  # True at tokens, False at padding, bool [B, T]
     is_global: Tensor  # True at global tokens, which attend to all tokens and all tokens attend to, bool [B, T]
     token_edu: Tensor  # EDU of each token; -1 for none, for global tokens and padding; int64 [B, T]
     global_groups: list[tuple[Tensor, Tensor]]  # documents and positions of their global tokens, see `global_groups`
-    block_masks: dict[int, BlockMask] = field(default_factory=dict)  # of the fused path, by window
+    block_masks: dict[int, BlockMask] = field(default_factory=dict)  # of fused attention, by window
 
     @classmethod
     def of(
@@ -74,7 +74,7 @@ class View:
         """
         token_mask = attention_mask != 0
         is_global = torch.zeros_like(token_mask) if global_attention_mask is None else global_attention_mask != 0
-        if is_global.device == token_mask.device:  # else (a mask on the CPU) `groups` may include padding
+        if is_global.device == token_mask.device:  # otherwise (a mask on the CPU) `groups` may include padding
             is_global = is_global & token_mask
         edu = token_mask.new_full(token_mask.shape, -1, dtype=torch.long) if token_edu is None else token_edu.long()
         if is_global.shape != token_mask.shape or edu.shape != token_mask.shape:
@@ -83,7 +83,7 @@ class View:
         groups = [] if global_attention_mask is None else global_groups(is_global)
         groups = [tuple(x.to(token_mask.device, non_blocking=True) for x in group) for group in groups]
         is_global, edu = (x.to(token_mask.device, non_blocking=True) for x in (is_global, edu))
-        is_global = is_global & token_mask  # again, for a mask that was on the CPU
+        is_global = is_global & token_mask  # for a mask that was on the CPU
         return cls(token_mask, is_global, edu.masked_fill(~token_mask | is_global, -1), groups)  # -1: no discourse
 
 
@@ -102,10 +102,10 @@ def global_groups(is_global: Tensor) -> list[tuple[Tensor, Tensor]]:
 
 
 def reach_by_document(token_edu: Tensor, window: int) -> Tensor:
-    """Return, for each document, the largest distance between the EDUs of a query and of a key in its window, [B].
+    """Return the largest distance, in EDUs, between a query and a key in its window, for each document, [B].
 
-    A window has `window` tokens to each side. `token_edu` is the EDU of each token, -1 for none, [B, T]. The maximum
-    over a window is computed from maxima over windows of half the size, in O(T log window).
+    A window has `window` tokens to each side. `token_edu` is the EDU (elementary discourse unit) of each token, -1 for
+    none, [B, T]. Maxima over windows are computed from maxima over shorter ones, in O(T log window).
     """
     if not token_edu.shape[1]:
         return token_edu.new_zeros(len(token_edu))
@@ -115,18 +115,18 @@ def reach_by_document(token_edu: Tensor, window: int) -> Tensor:
     while 2 * span <= 2 * side + 1:
         highest = torch.maximum(highest[:, :-span], highest[:, span:])  # of runs twice as long
         span *= 2
-    rest = 2 * side + 1 - span  # a window is the union of two runs, which begin this far apart
-    highest = torch.maximum(highest[:, : highest.shape[1] - rest], highest[:, rest:])  # [B, T]
-    # the highest EDU is enough: if the key's EDU is lower, the same pair counts when query and key are exchanged
+    offset = 2 * side + 1 - span  # a window is the union of two runs, which begin this far apart
+    highest = torch.maximum(highest[:, : highest.shape[1] - offset], highest[:, offset:])  # [B, T]
+    # lower EDUs need no check: a pair whose key is in the lower EDU also occurs with query and key exchanged
     return (highest - token_edu).masked_fill(token_edu < 0, 0).amax(1)
 
 
 def check_band(token_edu: Tensor, window: int, band: Tensor, ids: Sequence[str] = ()) -> None:
     """Check that the bands of a batch, [B, E, 2b + 1, R], include every pair of EDUs inside a window.
 
-    A band has the probabilities of R relations between each of E EDUs and those up to b before or after it. `token_edu`
-    is the EDU of each token, -1 for none, [B, T]; on a GPU, the check waits for it. `window` is in tokens to each side,
-    `ids` are for messages. A `ValueError` if a band has the wrong shape, is too narrow or lacks the EDU of a token.
+    A band has the probabilities of R relations between each of E EDUs and the EDUs up to b before or after it.
+    `token_edu` has each token's EDU, -1 for none, [B, T]; if it is on a GPU, the check waits for it. `window` is in
+    tokens to each side. A `ValueError`, with the document's id, if a band is too narrow or lacks the EDU of a token.
     """
     if band.dim() != 4 or band.shape[2] % 2 == 0 or band.shape[0] != token_edu.shape[0]:
         raise ValueError(f"bands of {len(token_edu)} documents are [B, E, 2b + 1, R], got {list(band.shape)}")
@@ -147,8 +147,8 @@ def check_band(token_edu: Tensor, window: int, band: Tensor, ids: Sequence[str] 
 def head_relations(heads: int, relations: int, frequency: Sequence[float] | None = None) -> Tensor:
     """Return the weights of relations for each head, [H, R]; a `ValueError` if needed frequencies are missing or wrong.
 
-    Head h uses relation h; heads after the last relation use the sum over all relations. With fewer heads, the most
-    frequent relations are used, in the order of their ids; `frequency` has the frequency of each relation.
+    Head h uses relation h alone; heads after the last relation use the sum over all relations. With fewer heads than
+    relations, heads use the most frequent relations, in the order of their ids, by the `frequency` of each.
     """
     if frequency is not None and len(frequency) != relations:
         raise ValueError(f"there are {len(frequency)} frequencies of {relations} relations")
@@ -163,19 +163,19 @@ def head_relations(heads: int, relations: int, frequency: Sequence[float] | None
 
 
 class DiscourseInjection(nn.Module):
-    """Computes the table of one layer from the LDD of a batch; see the module docstring for the formulas.
+    """Computes the table that changes the scores of one layer; see the module docstring for the formulas.
 
-    With `log_bias` and `bias`, beta_h is learned and initialized with 0 (plain attention). It is a factor of the table
-    instead of part of attention, so that its gradient is computed from pairs of EDUs.
+    It depends on p, the labelled discourse distribution (LDD) of a batch. With `log_bias` and `bias`, beta_h is learned
+    and initialized with 0 (plain attention). The table includes it, so its gradient is a sum over pairs of EDUs.
 
     Args:
         weights: weights of relations for each head, [H, R], see `head_relations`.
         injection: formula by which p enters the scores.
         ablation: `wac` replaces scores by p with any injection; `no_labels` gives every head the mean over relations;
-            `no_discourse` returns no table. `ria`, `permuted`, `other` and `one_best` only change the LDD and equal
-            `none` here.
+            `no_discourse` returns no table. `ria`, `permuted`, `other` and `one_best` are as `none` here, because the
+            data changes the LDD.
         learn_weights: whether to learn the weights of relations, initialized with `weights`.
-        own_edu_neutral: whether `log_bias` keeps the scores of two tokens of one EDU.
+        own_edu_neutral: whether `log_bias` keeps the scores of pairs of tokens in the same EDU.
 
     Raises:
         ValueError: if the injection or ablation does not exist, or a band has another number of relations.
@@ -218,12 +218,12 @@ class DiscourseInjection(nn.Module):
         if band.shape[-1] != weights.shape[1]:
             raise ValueError(f"the parse has {band.shape[-1]} relations, but the model has {weights.shape[1]}")
         if self.ablation == "no_labels":
-            return band.mean(-1).unsqueeze(1).expand(-1, len(weights), -1, -1)
-        # document n, EDU a, column b of the band (another EDU by its distance), relation l, head h
+            return band.mean(-1).unsqueeze(1).expand(-1, len(weights), -1, -1)  # the same for all heads
+        # document n, EDU a, column b (EDU a + d is in column b + d of the band), relation l, head h
         return torch.einsum("nabl,hl->nhab", band.to(weights.dtype), weights)
 
     def forward(self, band: Tensor) -> HeadTable | None:
-        """Return the table for a band with p(a, a + d, l) at [n, a, b + d, l], 0 at d = 0; None with `no_discourse`."""
+        """Return the table for an LDD with p(a, a + d, l) at [n, a, b + d, l], 0 at d = 0; None with `no_discourse`."""
         if self.ablation == "no_discourse":
             return None
         with torch.autocast(band.device.type, enabled=False):  # 1 + p in half precision would lose a small p
@@ -237,7 +237,7 @@ class DiscourseInjection(nn.Module):
             return HeadTable(p, "scale")
         if self.injection == "one_plus":
             return HeadTable(1 + p, "scale")
-        # shift = beta_h slope; `LearnedFactor` takes the slope as sign (w - neutral_weight) with weights w >= 0
+        # the shift is beta_h slope; `LearnedFactor` stores slope = sign (w - neutral_weight) by its weights w >= 0
         slope, neutral_weight, sign = p, 0.0, 1
         if self.injection == "log_bias":
             slope = (_EPS + p.clamp(min=0)).log()  # learned weights of relations can make p negative
@@ -252,5 +252,5 @@ class DiscourseInjection(nn.Module):
 
 
 def neutral(operation: Operation) -> float:
-    """Return the value of a table that keeps a score; NaN for `replace`."""
+    """Return the value by which an operation leaves a score unchanged; for `replace`, NaN marks such scores."""
     return {"scale": 1.0, "shift": 0.0, "replace": math.nan}[operation]

@@ -29,9 +29,9 @@ _LINEAR = ("query", "key", "value", "query_global", "key_global", "value_global"
 
 @dataclass
 class Discourse:
-    """The discourse of a batch, on the model's device."""
+    """The labelled discourse distribution p of B documents with E elementary discourse units (EDUs) and R relations."""
 
-    band: Tensor  # entry [n, a, b + d, l] is p(a, a + d, l) of document n, [B, E, 2b + 1, R]
+    band: Tensor  # entry [n, a, b + d, l] is p(a, a + d, l) of document n, [B, E, 2b + 1, R], on the model's device
     token_edu: Tensor  # EDU of each token, -1 for none, [B, T]; on the CPU, so that checking it needs no GPU
     ids: Sequence[str] = ()  # ids of the documents, for messages
     gamma: Tensor | None = None  # importance of each EDU as a nucleus, for adapters, [B, E]
@@ -39,29 +39,29 @@ class Discourse:
 
 @cache
 def _report(path: AttentionPath, reason: str) -> None:
-    """Log the path of attention; the cache lets each path and reason be logged once per process."""
+    """Log the implementation of attention; because of the cache, each path and reason is logged once per process."""
     rank_zero_info(f"attention of the encoder: {path} ({reason})")
 
 
 class LayerView(NamedTuple):
-    """Argument of the attention of a layer, in place of the mask of Hugging Face."""
+    """What the attention of a layer gets in place of Hugging Face's attention mask."""
 
     view: View  # shared with other layers
-    # returns the table of this layer, so that activation checkpointing also recomputes it; None for plain attention
+    # computes the discourse table of this layer when called, inside activation checkpoints; None for plain attention
     table: Callable[[], HeadTable] | None = None
 
 
 class LEDWindowAttention(nn.Module):
-    """Self-attention of an encoder layer, which replaces the module of Hugging Face and uses its parameters.
+    """Windowed self-attention of an encoder layer, which replaces Hugging Face's module and uses its parameters.
 
-    `path`: `fused` (one kernel), `dense` (all scores at once), `chunked` or `auto` (see `choose`); else a `ValueError`.
+    Its implementation (`path`) is `fused` (one kernel), `dense` (all scores at once), `chunked`, or `auto`: `choose`.
     """
 
     def __init__(self, original: nn.Module, path: AttentionPath = "auto") -> None:
         super().__init__()
         if path not in get_args(AttentionPath):
             raise ValueError(f"no attention path {path!r}; there are {', '.join(get_args(AttentionPath))}")
-        for name in _LINEAR:  # the projections keep their names in checkpoints
+        for name in _LINEAR:  # projections, which keep their names in checkpoints
             setattr(self, name, getattr(original, name))
         self.heads = original.num_heads
         self.window = original.one_sided_attn_window_size  # tokens to each side
@@ -69,10 +69,10 @@ class LEDWindowAttention(nn.Module):
         self.path = path
 
     def choose(self, device: torch.device, length: int) -> tuple[AttentionPath, str]:
-        """Return the path of attention for T = `length` tokens on a device, and the reason for it.
+        """Return the implementation of attention for T = `length` tokens on a device, and the reason for it.
 
-        `auto` is fused on CUDA unless there is attention dropout in training, or a head has less than the 16 dimensions
-        that the kernel needs; else dense for short texts, else chunked. `fused` with dropout is a `ValueError`.
+        `auto` is fused on CUDA unless there is attention dropout in training, or a head is narrower than 16, which the
+        kernel needs. Otherwise it is dense for short texts, chunked for others. `fused` with dropout is a `ValueError`.
         """
         dropout = self.dropout if self.training else 0.0
         if self.path == "fused" and dropout:
@@ -106,7 +106,7 @@ class LEDWindowAttention(nn.Module):
         view = layer_view.view
         scale = 1 / math.sqrt(hidden_states.shape[-1] // self.heads)
         q, k, v = (self.split(layer, hidden_states) for layer in (self.query, self.key, self.value))  # [B, H, T, D / H]
-        table = None if layer_view.table is None else layer_view.table()  # computed here, see `LayerView`
+        table = None if layer_view.table is None else layer_view.table()  # here, so that checkpoints recompute it
         path, _ = self.choose(hidden_states.device, hidden_states.shape[1])
         if path == "fused":
             if self.window not in view.block_masks:  # computed once, as layers share the view
@@ -118,12 +118,12 @@ class LEDWindowAttention(nn.Module):
         return (self.attend_globally(out.transpose(1, 2).flatten(2), hidden_states, view, scale),)
 
     def attend_globally(self, out: Tensor, hidden: Tensor, view: View, scale: float) -> Tensor:
-        """Replace `out` [B, T, D] at global tokens by attention to all tokens, with the `*_global` layers."""
-        if not view.global_groups and torch.is_grad_enabled():  # DDP needs a gradient for each parameter
+        """Replace `out` [B, T, D] at global tokens by attention to all tokens; `scale` (of queries) is (D / H)^-0.5."""
+        if not view.global_groups and torch.is_grad_enabled():  # zeros, as DDP needs a gradient of each parameter
             layers = (self.query_global, self.key_global, self.value_global)
             return out + 0 * sum(p.sum() for layer in layers for p in layer.parameters())
-        for documents, tokens in view.global_groups:  # N documents with G global tokens each; scale: (D / H)^-0.5
-            index = documents.unsqueeze(1), tokens                                    # [N, 1] and [N, G]
+        for documents, tokens in view.global_groups:  # N documents with G global tokens each
+            index = documents.unsqueeze(1), tokens                                    # [N, 1], [N, G]: index of [B, T]
             states = hidden if len(documents) == len(hidden) else hidden[documents]   # [N, T, D]; no copy if N = B
             q = self.split(self.query_global, hidden[index]) * scale                  # [N, H, G, D / H]
             k, v = (self.split(layer, states) for layer in (self.key_global, self.value_global))
@@ -137,9 +137,9 @@ class LEDWindowAttention(nn.Module):
 class DiscourseLED(nn.Module):
     """A LED whose encoder attends with discourse (Pu, Wang and Demberg 2023).
 
-    Discourse enters in `encode`, whose output the decoder of Hugging Face reads. Parameters of discourse are in
-    `injections`, copies for each layer if there are any; `led` has only the parameters of a LED and can be loaded and
-    saved as such. Called directly, `led` is a plain LED. With `adapters`, discourse enters them instead of attention.
+    Discourse enters in `encode`, whose output the decoder of Hugging Face reads. `led` stays a plain LED when it is
+    called, loaded or saved. `injections` has the parameters of discourse: one module per layer, or a shared one if
+    nothing is learned. With `adapters`, discourse enters these instead of attention.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class DiscourseLED(nn.Module):
 
         `attention_mask` is 0 at padding, None for no padding; `global_attention_mask` is 1 at global tokens, None for
         no global token, [B, T] each. LEDs are trained with one global token, the first. A mask of global tokens on
-        the CPU is grouped there without a wait for the GPU. Raises a `ValueError` if there are more tokens than
+        the CPU is read there without a wait for the GPU. Raises a `ValueError` if there are more tokens than
         positions, or discourse is missing or does not cover the tokens.
         """
         encoder = self.encoder
@@ -193,7 +193,7 @@ class DiscourseLED(nn.Module):
         view, tables = self.views(input_ids, attention_mask, global_attention_mask, discourse)
         _report(*encoder.layers[0].self_attn.longformer_self_attn.choose(hidden.device, hidden.shape[1]))
         for layer, table in zip(encoder.layers, tables):
-            # LayerDrop (Fan et al. 2020): a layer is skipped at random in training
+            # LayerDrop (Fan et al. 2020): skip a layer at random in training
             if not (encoder.training and encoder.layerdrop and torch.rand(()) < encoder.layerdrop):
                 hidden = layer(hidden, attention_mask=LayerView(view, table))[0]
         return LEDEncoderBaseModelOutput(last_hidden_state=hidden)
@@ -211,12 +211,12 @@ class DiscourseLED(nn.Module):
             raise ValueError("the model needs the discourse of the batch; pass it, or build a model with no_discourse")
         view = View.of(attention_mask, is_global, None if discourse is None else discourse.token_edu)
         if self.adapters is not None:
-            self.adapters.set_discourse(discourse.gamma, view.token_edu, discourse.band.shape[-1])  # R relations
+            self.adapters.set_discourse(discourse.gamma, view.token_edu, discourse.band.shape[-1])  # [-1]: R relations
         if not len(self.injections):
             return view, [None] * num_layers  # plain attention
-        is_copied = view.token_edu.device != discourse.token_edu.device  # from the CPU to a GPU
-        token_edu = discourse.token_edu if is_copied else view.token_edu  # what is on the CPU is read without a wait
-        check_band(token_edu, self.reach, discourse.band, discourse.ids)  # reach: tokens to each side
+        is_copied = view.token_edu.device != discourse.token_edu.device  # a copy on a GPU
+        token_edu = discourse.token_edu if is_copied else view.token_edu  # the check needs no wait for the GPU
+        check_band(token_edu, self.reach, discourse.band, discourse.ids)  # reach: largest window
         if self.injections[0].learned:  # a table of each layer, from its parameters
             return view, [partial(injection, discourse.band) for injection in self.injections]
         table = self.injections[0](discourse.band)  # all layers share it

@@ -16,10 +16,10 @@ DECODER = r".*decoder\.layers\.\d+\.(self_attn|encoder_attn)\.(q_proj|v_proj)"
 
 
 class DiscourseAdapters:
-    """Inserts low-rank adapters into a LED and weights their updates; all other parameters are frozen.
+    """Inserts low-rank adapters into a LED (Longformer encoder-decoder), and freezes all other parameters.
 
-    Not an `nn.Module`, because the parameters of the adapters belong to the LED. The factor of an update is alpha /
-    rank; with `no_labels`, gamma uses the mean over relations instead of the sum. See `insert_adapters`.
+    Updates, times alpha / rank, are weighted in the encoder by 1 + gamma, the importance of the token's EDU (elementary
+    discourse unit) as a nucleus, with `no_labels` averaged over relations. The LED has the parameters of the adapters.
 
     Raises:
         ValueError: if the rank is not positive or `peft` is not installed.
@@ -27,22 +27,22 @@ class DiscourseAdapters:
 
     def __init__(self, led: nn.Module, rank: int, alpha: float, no_labels: bool = False) -> None:
         self.no_labels = no_labels
-        self.gamma: Tensor | None = None  # of the batch, [B, T]
+        self.gamma: Tensor | None = None  # of the tokens of the batch, [B, T]
         insert_adapters(led, rank, alpha, f"{ENCODER}|{DECODER}")
         for name, module in led.named_modules():  # lora_A is W_down, whose input is weighted
             if ".encoder.layers." in name and name.endswith(".lora_A.default"):
                 module.register_forward_pre_hook(self._weigh)
 
     def set_discourse(self, gamma: Tensor | None, token_edu: Tensor, relations: int) -> None:
-        """Set the weights of the batch's tokens, [B, T], from gamma of EDUs, [B, E]; a `ValueError` without gamma."""
+        """Set gamma of the batch's tokens from gamma of their EDUs, [B, E]; a `ValueError` if it is None."""
         if gamma is None:
             raise ValueError("the adapters are weighted by gamma, which the discourse of the batch lacks")
-        # gamma(a) = (1 / E) sum_b sum_l p(a, b, l) of the EDU a of each token, 0 for none (-1)
+        # gamma(a) = (1 / E) sum_b sum_l p(a, b, l) for a token in EDU a, 0 for tokens in no EDU (-1)
         weights = gamma.gather(1, token_edu.clamp(min=0)).masked_fill(token_edu < 0, 0)       # [B, T]
         self.gamma = weights / relations if self.no_labels else weights  # a mean over relations instead of the sum
 
     def _weigh(self, module: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
-        """Forward pre-hook of W_down: replace its input x by x (1 + gamma), [B, T, D]."""
+        """Forward pre-hook of an adapter's W_down, D to rank: replace its input x by x (1 + gamma), [B, T, D]."""
         if self.gamma is None:
             raise ValueError("the adapters need discourse; call DiscourseLED.encode, which sets it")
         (x,) = inputs

@@ -23,11 +23,11 @@ from lightning_modules.rstformer.options import InjectionOptions, LEDOptions, RS
 from lightning_modules.schedules import rate_factor, scheduled, steps_needed
 from lightning_modules.sequence_to_sequence import SequenceToSequence
 
-_DISCOURSE = "network.injections."  # beta and the heads' relations
+_DISCOURSE = "network.injections."  # prefix of the parameters of discourse: beta and weights of relations
 
 
 class RSTformer(SequenceToSequence):
-    """LED with labelled discourse distributions (LDDs) in the attention of its encoder, in training and decoding.
+    """LED (Longformer encoder-decoder) with labelled discourse distributions (LDDs) in the attention of its encoder.
 
     Loss term: `nll`, the mean over each summary of -log P(y_t). `injection.ablation` is an ablation of the paper. Data
     and model need the same `ablation` and `checkpoint`, which `setup` checks.
@@ -80,12 +80,12 @@ class RSTformer(SequenceToSequence):
             if self.ablation in ("wac", "no_discourse"):  # replaces scores by discourse, or has none
                 problem = f"ablation {self.ablation} is not available"
                 raise ValueError(f"model.encoder.lora_rank weights updates by discourse: {problem}")
-            attention_injection = None  # its arguments are checked, but it is not used
+            attention_injection = None  # it was built only to check its arguments
             no_labels = self.ablation == "no_labels"
             adapters = DiscourseAdapters(led, encoder.lora_rank, encoder.lora_alpha, no_labels=no_labels)
         self.network = DiscourseLED(led, attention_injection, encoder.attention, adapters)
-        if encoder.checkpoint_activations:  # inside layers, tables included
-            # reentrant checkpoints would not compute gradients of parameters outside the layer, such as those of tables
+        if encoder.checkpoint_activations:  # of each layer, its discourse table included
+            # reentrant checkpoints would compute no gradient of parameters outside the layer, from which tables follow
             led.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         if encoder.compile_layers:
             for layer in [*led.led.encoder.layers, *led.led.decoder.layers]:
@@ -96,11 +96,11 @@ class RSTformer(SequenceToSequence):
             self.train(self.training)  # sets the encoder to eval mode
 
     def _injection(self, options: InjectionOptions, heads: int) -> DiscourseInjection:
-        """Return the module that computes tables for `heads` heads, with relations by `head_relations`."""
+        """Return the module that computes tables of discourse for attention; `head_relations` gives heads relations."""
         frequency = options.relation_frequency
-        if frequency is None and options.relations == len(GUM.coarse):  # the relations are taken to be those of GUM
-            frequency = [float(GUM_COUNTS[name]) for name in GUM.coarse]  # nodes in its training documents
-        weights = head_relations(heads, options.relations, frequency)  # weights of R relations for each head, [H, R]
+        if frequency is None and options.relations == len(GUM.coarse):  # 15, presumably those of the corpus GUM
+            frequency = [float(GUM_COUNTS[name]) for name in GUM.coarse]  # counts in its training documents
+        weights = head_relations(heads, options.relations, frequency)  # of R relations for each of H heads, [H, R]
         flags = {"learn_weights": options.learn_weights, "own_edu_neutral": options.own_edu_neutral}
         return DiscourseInjection(weights, options.formula, options.ablation, **flags)
 
@@ -112,10 +112,10 @@ class RSTformer(SequenceToSequence):
         return self
 
     def configure_optimizers(self) -> dict[str, Any]:
-        """Return AdamW, with a separate rate for parameters of discourse, and the schedule unless it is constant."""
+        """Return AdamW, with a separate learning rate for parameters of discourse, and a schedule unless `constant`."""
         options = self.optimizer
         discourse = [p for p in self.network.injections.parameters() if p.requires_grad]
-        led = [p for p in self.network.led.parameters() if p.requires_grad]  # with adapters, theirs alone
+        led = [p for p in self.network.led.parameters() if p.requires_grad]  # only adapters, if there are any
         groups = [
             {"params": led, "weight_decay": options.weight_decay},
             {"params": discourse, "lr": options.lr * options.discourse_rate, "weight_decay": 0.0},
@@ -131,8 +131,8 @@ class RSTformer(SequenceToSequence):
     def export(self, folder: Path) -> dict[str, str]:
         """Save the LED and its tokenizer in the format of Hugging Face, without the parameters of discourse.
 
-        Returns the exported path of `encoder.checkpoint`, the folder itself, or nothing for a model from scratch. There
-        is a `ValueError` if there is no tokenizer yet, or the model has adapters.
+        Returns the exported model's option `encoder.checkpoint`, a path relative to `folder`; nothing for a model from
+        scratch. A `ValueError` if there is no tokenizer yet, or the model has adapters.
         """
         if self.network.adapters is not None:
             problem = "an update that depends on the document cannot be merged into the weights of a LED"
@@ -140,23 +140,23 @@ class RSTformer(SequenceToSequence):
         if self.tokenizer is None:
             raise ValueError("there is no tokenizer to export: call set_tokenizer, or train first")
         save_pretrained(folder, self.network.led, self.tokenizer)
-        return {} if self.checkpoint is None else {"encoder.checkpoint": "."}  # relative to `folder`
+        return {} if self.checkpoint is None else {"encoder.checkpoint": "."}  # the folder itself
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore as `Summarizer` does; the callback `StartFrom` may also load a model without discourse.
 
-        Adapters rename weights: a model with adapters starts from an exported LED as `encoder.checkpoint` instead.
+        Adapters rename weights: a model with adapters starts from an exported LED, by `encoder.checkpoint`, instead.
         """
         weights = checkpoint["state_dict"]
         initial = {name: value for name, value in self.state_dict().items() if name.startswith(_DISCOURSE)}
-        starts = checkpoint.get("start")  # set by `StartFrom`; missing if a run is resumed
-        if initial and starts and not any(name.startswith(_DISCOURSE) for name in weights):
-            weights |= initial  # so that no weight is missing
+        is_start = checkpoint.get("start")  # set by `StartFrom`; missing if a run is resumed
+        if initial and is_start and not any(name.startswith(_DISCOURSE) for name in weights):
+            weights |= initial  # otherwise they would be missing when weights are loaded
             rank_zero_info("the checkpoint has no parameters of discourse; they keep their initial values")
         super().on_load_checkpoint(checkpoint)
 
     def setup(self, stage: str) -> None:
-        """Set the tokenizer; check that data and model agree, and that LDDs have all pairs of EDUs in a window."""
+        """Set the tokenizer; check that data and model agree, and that parses have all pairs of EDUs in a window."""
         data = getattr(self.trainer, "datamodule", None)  # None if loaders are passed to the trainer
         with_discourse = hasattr(data, "widest_reach")  # `RSTformerData`, or a DataModule with the same methods
         if with_discourse:
@@ -167,7 +167,7 @@ class RSTformer(SequenceToSequence):
 
     def _check_arguments(self, data: Any) -> None:
         """Raise a `UserError` if data and model differ in a shared argument, and log which relations heads use."""
-        groups = {"ablation": "injection"}  # by shared argument, the group of the model's arguments that has it
+        groups = {"ablation": "injection"}  # shared argument -> group of the model's arguments that has it
         if data.tokenizer_dir is None:  # the data uses the tokenizer of its checkpoint
             groups["checkpoint"] = "encoder"
         for name, group in groups.items():
@@ -180,7 +180,7 @@ class RSTformer(SequenceToSequence):
             mismatch = f"data.parser has {len(data.parser.relations)} relations, the model {self.relations}"
             remedy = "give model.injection.relations, and relation_frequency beside it if there are fewer heads"
             raise UserError(f"{mismatch}: {remedy}")
-        # [H, R], one relation per head, unused with `no_labels`; () if attention has no discourse (none, or adapters)
+        # weights of R relations for each of H heads (one relation each, if there are fewer heads), [H, R]; () for none
         weights = self.network.injections[0].fixed_weights if len(self.network.injections) else ()
         if data.parser is not None and 0 < len(weights) < self.relations and self.ablation != "no_labels":
             names = ", ".join(data.parser.relations[relation] for relation in weights.argmax(1).tolist())
@@ -188,7 +188,7 @@ class RSTformer(SequenceToSequence):
             rank_zero_info(f"{heads} use the most frequent of {self.relations} relations: {names}")
 
     def _check_reach(self, data: Any) -> None:
-        """Raise a `UserError` if EDUs in a window are farther apart than those in the LDDs of the loaded splits."""
+        """Raise a `UserError` if EDUs in a window are farther apart than `half_width`, the reach of the parses."""
         window = self.network.reach
         for split in data.loaded_splits():
             widest, name = data.widest_reach(split, window)
@@ -200,7 +200,7 @@ class RSTformer(SequenceToSequence):
                 )
 
     def on_fit_start(self) -> None:
-        """Keep the seed as `Summarizer` does; a `UserError` if a document has more tokens than the model positions."""
+        """Keep the seed as `Summarizer` does; a `UserError` if a document has more tokens than the LED positions."""
         super().on_fit_start()
         data = getattr(self.trainer, "datamodule", None)  # None if loaders are passed to the trainer
         for split in ("train", "val") if data is not None else ():
@@ -226,8 +226,8 @@ class RSTformer(SequenceToSequence):
             return None
         if batch.ldd is None:
             raise UserError("the model needs discourse, but the data has none; give both the same ablation")
-        # bytes store 255 sqrt(p), which resolves small probabilities p; gamma, the importance of EDUs, is for adapters
-        return Discourse((batch.ldd.float() / 255).square(), batch.token_edu, batch.ids, batch.gamma)
+        p = (batch.ldd.float() / 255).square()  # the LDD stores 255 sqrt(p) as bytes, which resolves small p
+        return Discourse(p, batch.token_edu, batch.ids, batch.gamma)  # gamma: importance of EDUs, for adapters
 
     def encode(self, batch: RSTformerBatch) -> tuple[Tensor, Tensor]:
         """Return the states of documents of up to S tokens, [B, S, D], and their mask [B, S], True at tokens.
@@ -241,23 +241,23 @@ class RSTformer(SequenceToSequence):
         output = self.network.encode(batch.source, batch.source_mask, batch.global_mask, self.discourse(batch))
         return output.last_hidden_state, batch.source_mask
 
-    def _too_long(self, name: str, length: int) -> str:
+    def _too_long(self, name: str, length: int) -> str:  # a message
         max_positions = self.network.encoder.max_source_positions
         return f"document {name!r} has {length} tokens, {self._remedy('source', max_positions)}"
 
-    def _remedy(self, side: str, max_positions: int) -> str:
+    def _remedy(self, side: str, max_positions: int) -> str:  # the end of messages; `side`: source or target
         option = {"source": "positions", "target": "target_positions"}[side]
         remedy = f"lower data.max_{side}, or raise model.encoder.{option} of a model from scratch"
         return f"the model has {max_positions} positions: {remedy}"
 
-    @cached_property  # which is no submodule, so that weights keep the names that they have in `network`
+    @cached_property  # not a submodule, because its weights are already those of `network`
     def decoder(self) -> PretrainedEncoderDecoder:
         """The LED as a decoder whose hypotheses and samples share the keys and values of their document."""
         return PretrainedEncoderDecoder(self.network.led, prefix_length=0)
 
     @property
     def start(self) -> int:
-        """Token that decoding starts with."""
+        """Token that decoding starts with: `</s>`, as in pretrained LEDs."""
         return self.tokenizer.stop
 
     @property
@@ -270,7 +270,7 @@ class RSTformer(SequenceToSequence):
         return (self.tokenizer.start, self.tokenizer.pad, *range(len(self.tokenizer), self.num_outputs))
 
     def decoder_inputs(self, target: Tensor) -> Tensor:
-        """Shift targets [..., T] right by the start symbol, dropping the last token, so that each follows its input.
+        """Prepend the start symbol to targets [..., T] and drop their last token, so that input t precedes target t.
 
         Raises a `UserError` if a target has more tokens than the decoder has positions.
         """

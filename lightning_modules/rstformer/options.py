@@ -14,8 +14,8 @@ class LEDOptions:
     checkpoint: str | None = None
     """Name or folder of a pretrained LED, whose sizes replace those below. The data needs the same one."""
     frozen: bool = False
-    """Train the decoder alone. The encoder and the embedding that it shares with the decoder have no dropout then; for
-    a new decoder over a pretrained encoder (`led_from_bert`)."""
+    """Train the decoder only, such as a new decoder over a pretrained encoder (`led_from_bert`). The encoder, and the
+    embedding that it shares with the decoder, then have no dropout."""
     hidden_size: int = 256
     """Width D of a LED without pre-training."""
     heads: int = 4
@@ -25,7 +25,7 @@ class LEDOptions:
     inner_size: int = 1024
     """Width inside the feed-forward layers."""
     window: int = 256
-    """Size of the attention window, both sides together; even."""
+    """Size of the attention window in tokens, both sides together; even."""
     positions: int = 1024
     """Maximum number of tokens of a document."""
     target_positions: int = 256
@@ -48,14 +48,14 @@ class LEDOptions:
 
 @dataclass(frozen=True)
 class InjectionOptions:
-    """How discourse enters attention, see `injection.py`."""
+    """How discourse, the relations of elementary discourse units (EDUs), enters attention, see `injection.py`."""
 
     formula: Injection = "log_bias"
-    """Formula by which p enters the scores."""
+    """Formula by which p, the probability of a relation between two EDUs, enters the scores of their tokens."""
     ablation: Ablation = "none"
-    """Row of the paper's ablation table; the data needs the same one."""
+    """Ablation of the paper; the data needs the same one."""
     own_edu_neutral: bool = True
-    """With `log_bias`, keep the scores of tokens of one EDU; false adds beta log(eps)."""
+    """With `log_bias`, keep the scores of two tokens of the same EDU; false adds beta log(eps)."""
     relations: int = 15
     """Number of relations of the parser."""
     relation_frequency: list[float] | None = None
@@ -67,7 +67,7 @@ class InjectionOptions:
 
 @dataclass(frozen=True)
 class RSTformerOptimizer(AdamWOptions):
-    """Options of AdamW; not used if the config names an optimizer. `constant` has no warm-up, discourse no decay."""
+    """Options of AdamW; not used if the config names an optimizer. Discourse has no decay, `constant` no warm-up."""
 
     lr: float = 3e-4
     """Peak learning rate."""
