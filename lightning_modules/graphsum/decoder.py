@@ -12,43 +12,43 @@ from lightning_modules.networks.dropout import Dropout
 from lightning_modules.networks.output_layer import upcast_half
 from lightning_modules.networks.transformer import MultiHeadAttention
 
-# weights alive at once: 2 MB stay in a CPU's caches, 512 MB fill a GPU
+# number of attention weights in memory at once: 2 MB stay in a CPU's caches, 512 MB keep a GPU busy
 PART_ELEMENTS = {"cpu": 2**19, "cuda": 2**27}
 
 
 class _GroupedAttention(torch.autograd.Function):
-    """`grouped_attention` for R = B N rows, a document and head each: queries [R, T, d], keys and values [R, L n, d].
+    """`grouped_attention` for R rows, one per document and head: queries [R, T, d], keys and values [R, L n, d].
 
-    Gamma is a softmax within each of L groups of n keys, which `shares`, [R, T, L], weigh. Inputs are stored, and the
-    weights computed again in the backward pass, some rows at a time: autograd would keep two tensors of the size of all
-    weights, [R, T, L n]. The bias is 0 at tokens and -inf at padding, [R, 1, L n].
+    Gamma is the softmax within each of L groups of n keys; `shares`, [R, T, L], are the weights of groups. To save
+    memory, only the inputs are stored. The backward pass computes gamma again, for some rows at a time, while autograd
+    would keep two tensors [R, T, L n]. The bias is 0 at tokens and -inf at padding, [R, 1, L n].
     """
 
     @staticmethod
     def gamma(rows: slice, query: Tensor, keys: Tensor, bias: Tensor, groups: int) -> Tensor:
-        """Return the attention within each of L groups for r of the rows; the bias is -inf at padding."""
+        """Return gamma for a slice of r rows, L = `groups`; the bias is -inf at padding."""
         scores = torch.baddbmm(bias[rows], query[rows], keys[rows].mT, alpha=query.shape[-1] ** -0.5)   # [r, T, L n]
         return scores.unflatten(-1, (groups, -1)).softmax(-1, dtype=scores.dtype)                # [r, T, L, n]
 
     @staticmethod
     def forward(ctx, query: Tensor, keys: Tensor, values: Tensor, bias: Tensor, shares: Tensor) -> Tensor:
         ctx.save_for_backward(query, keys, values, bias, shares)
-        mixed = torch.empty_like(query)
-        for rows in _parts(query, keys):
-            weights = _GroupedAttention.gamma(rows, query, keys, bias, shares.shape[-1])  # softmax in each group
-            weights *= shares[rows].unsqueeze(-1)                              # times weights of groups, [r, T, L, n]
+        mixed = torch.empty_like(query)  # weighted sums of values
+        for rows in _slices_of_rows(query, keys):
+            weights = _GroupedAttention.gamma(rows, query, keys, bias, shares.shape[-1])         # [r, T, L, n]
+            weights *= shares[rows].unsqueeze(-1)
             torch.bmm(weights.flatten(-2), values[rows], out=mixed[rows])                        # [r, T, d]
         return mixed
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor):
-        """With w = share gamma and g = d loss / d w: d share = sum g gamma over tokens, d score = w (g - d share)."""
+        """With w = share gamma and g = d loss / d w: d share = sum g gamma over a group, d score = w (g - d share)."""
         query, keys, values, bias, shares = ctx.saved_tensors
         grad = grad.contiguous()
         scale = query.shape[-1] ** -0.5
         grad_query, grad_keys, grad_values, grad_shares = map(torch.empty_like, (query, keys, values, shares))
-        for rows in _parts(query, keys):
+        for rows in _slices_of_rows(query, keys):
             weights = _GroupedAttention.gamma(rows, query, keys, bias, shares.shape[-1])         # gamma, [r, T, L, n]
             slope = (grad[rows] @ values[rows].mT).view_as(weights)                              # g
             slope *= weights                                                                     # g gamma
@@ -64,15 +64,15 @@ class _GroupedAttention(torch.autograd.Function):
         return grad_query, grad_keys, grad_values, None, grad_shares
 
 
-def _parts(query: Tensor, keys: Tensor) -> list[slice]:
-    """Split the R rows of queries [R, T, d] so that each part has at most `PART_ELEMENTS` weights [r, T, L n]."""
+def _slices_of_rows(query: Tensor, keys: Tensor) -> list[slice]:
+    """Split the R rows of queries [R, T, d], keys [R, L n, d] into slices with at most `PART_ELEMENTS` weights each."""
     max_elements = PART_ELEMENTS.get(query.device.type, PART_ELEMENTS["cuda"])
     rows = max(1, max_elements // (query.shape[1] * keys.shape[1]))
     return [slice(start, start + rows) for start in range(0, len(query), rows)]
 
 
 def grouped_attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, shares: Tensor) -> Tensor:
-    """Return sum_j share_tj sum_i gamma_tji v_ji for query t; gamma is softmax over the n keys i of each of L groups j.
+    """Return sum_j share_tj sum_i gamma_tji v_ji for query t; gamma: softmax over the n keys i of each of L groups j.
 
     Queries and the result are [B, N, T, d], keys and values [B, N, L n, d], the shares of groups [B, N, T, L]. The mask
     of keys, [B, L, n], is True somewhere in each group. For the backward pass, no tensor of the size of gamma is kept.
@@ -84,7 +84,7 @@ def grouped_attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor,
 
 
 class GraphMemory(NamedTuple):
-    """Keys and values of the documents for one decoder layer."""
+    """Keys and values, by N heads, of B documents of L paragraphs with n tokens each, for one decoder layer."""
 
     token_keys: Tensor  # [B, N, L n, D / N]
     token_values: Tensor  # same shape
@@ -92,7 +92,7 @@ class GraphMemory(NamedTuple):
     paragraph_values: Tensor  # same shape
     token_mask: Tensor  # True at tokens, at least one in each paragraph, [B, L, n]
     paragraph_mask: Tensor  # True at real paragraphs, [B, L]
-    graph: Tensor  # G, [B, L, L]
+    graph: Tensor  # similarities G of paragraphs in [0, 1], [B, L, L]
 
 
 def rows_at(graph: Tensor, position: Tensor) -> Tensor:
@@ -101,14 +101,14 @@ def rows_at(graph: Tensor, position: Tensor) -> Tensor:
     G[s] = (ceil(s) - s) G[floor(s)] + (s - floor(s)) G[ceil(s)], written as the sum over i of max(0, 1 - |s - i|) G[i].
     """
     paragraphs = torch.arange(graph.shape[1], device=graph.device)
-    nearness = F.relu(1 - (position.unsqueeze(-1) - paragraphs).abs())                       # [B, N, T, L]
-    return nearness @ graph.unsqueeze(1).to(nearness.dtype)
+    row_weights = F.relu(1 - (position.unsqueeze(-1) - paragraphs).abs())                    # [B, N, T, L]
+    return row_weights @ graph.unsqueeze(1).to(row_weights.dtype)
 
 
 class GraphAttention(nn.Module):
     """Attention to paragraphs and, within them, to their tokens: d_t = U_d^T [g_t; l_t].
 
-    Target token t, with query q_t, attends to paragraph j and its token i, by scores e, and sums their values x.
+    Target token t, with query q_t, attends by scores e to paragraph j and to token i in it, and sums their values x.
     Global: beta_tj = softmax(e_tj - (1 - G[s_t][j])^2 / (2 sigma^2)), g_t = sum_j beta_tj x_j. Local: gamma is softmax
     within each paragraph, l_t = sum_j sum_i gamma_tji beta_tj x_ji. The position of the target token among the
     paragraphs is s_t = (L - 1) sigmoid(U^T tanh(W q_t)), of each head. Dropout is on beta, both as weights of
@@ -119,7 +119,7 @@ class GraphAttention(nn.Module):
         super().__init__()
         self.tokens = MultiHeadAttention(size, heads, dropout)
         self.paragraphs = MultiHeadAttention(size, heads, dropout)
-        self.tokens.output = self.paragraphs.output = nn.Identity()  # U_d joins the heads of both
+        self.tokens.output = self.paragraphs.output = nn.Identity()  # `join`, U_d, takes the heads of both
         self.join = nn.Linear(2 * size, size)
         self.bias = bias
         self.dropout = Dropout(dropout)
@@ -143,8 +143,8 @@ class GraphAttention(nn.Module):
 
         At least in float32, because half precision is too coarse for fractions of a paragraph.
         """
-        share = upcast_half(((query @ self.inner).tanh() @ self.outer).squeeze(-1)).sigmoid()       # [B, N, T]
-        return share * (paragraph_mask.sum(-1) - 1)[:, None, None]
+        fraction = upcast_half(((query @ self.inner).tanh() @ self.outer).squeeze(-1)).sigmoid()    # [B, N, T]
+        return fraction * (paragraph_mask.sum(-1) - 1)[:, None, None]
 
     def beta(self, x: Tensor, memory: GraphMemory) -> Tensor:
         """Return the attention to paragraphs, x [B, T, D] -> [B, N, T, L]; at least float32 under autocast."""
@@ -157,8 +157,8 @@ class GraphAttention(nn.Module):
     def forward(self, x: Tensor, memory: GraphMemory, mask: None = None) -> Tensor:
         """Compute d from x, both [B, T, D]; `mask`, an argument of all cross-attention, is not used."""
         beta = self.dropout(self.beta(x, memory)).to(memory.paragraph_values.dtype)          # [B, N, T, L]
-        overall = beta @ memory.paragraph_values                                             # g_t, [B, N, T, D / N]
-        query = self.tokens.split(self.tokens.query(x))  # by head                             [B, N, T, D / N]
+        global_part = beta @ memory.paragraph_values                                         # g_t, [B, N, T, D / N]
+        query = self.tokens.split(self.tokens.query(x))                                  # [B, N, T, D / N]
         token_memory = (memory.token_keys, memory.token_values, memory.token_mask)
-        local = grouped_attention(query, *token_memory, beta)                                # l_t, [B, N, T, D / N]
-        return self.join(torch.cat([part.transpose(1, 2).flatten(2) for part in (overall, local)], -1))
+        local_part = grouped_attention(query, *token_memory, beta)                           # l_t, [B, N, T, D / N]
+        return self.join(torch.cat([part.transpose(1, 2).flatten(2) for part in (global_part, local_part)], -1))

@@ -22,9 +22,9 @@ class Source(NamedTuple):
 
     ids: Tensor  # token ids, [B, L, n]
     mask: Tensor  # True at tokens, [B, L, n]
-    graph: Tensor  # G in [0, 1], [B, L, L]
-    places: Tensor  # index in [L n] of each token of the concatenated document, [B, S]
-    lengths: Tensor  # tokens of each document, [B], on the CPU
+    graph: Tensor  # similarities G of paragraphs in [0, 1], [B, L, L]
+    places: Tensor  # of each token of the concatenated document, its index in the L n tokens with padding, [B, S]
+    lengths: Tensor  # number of tokens of each document, [B], on the CPU
 
     @property
     def visible(self) -> Tensor:
@@ -45,39 +45,40 @@ class Source(NamedTuple):
         """Invert `concatenate`, with zeros at padding: [B, S, D] -> [B, L, n, D]."""
         documents = torch.arange(len(x), device=x.device).unsqueeze(1)                       # [B, 1]
         x = x.masked_fill(~self.concatenated_mask().unsqueeze(-1), 0)
-        spread = x.new_zeros(len(x), self.ids[0].numel(), x.shape[-1])                       # [B, L n, D]
-        # `places` is padded with the place of a token, to which padding adds 0 here instead of overwriting it
-        return spread.index_put((documents, self.places), x, accumulate=True).unflatten(1, self.ids.shape[1:])
+        out = x.new_zeros(len(x), self.ids[0].numel(), x.shape[-1])                          # [B, L n, D]
+        # padding of `places` is the place of a token: accumulation adds 0 there, where assignment would overwrite it
+        return out.index_put((documents, self.places), x, accumulate=True).unflatten(1, self.ids.shape[1:])
 
 
 class Memory(NamedTuple):
-    """Memory of the decoder: keys and values of each layer, and the mask of tokens, unless the layers hold masks."""
+    """What the decoder attends to: keys and values for each layer, and the mask of tokens, unless layers hold masks."""
 
     layers: list[GraphMemory] | list[KeyValues]
     mask: Tensor | None  # True at tokens, [B, 1, 1, S]; None if the layers have masks
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return all tensors, each [B, ...], as a flat dictionary, which beam search narrows to unfinished documents.
+        """Return all tensors, each [B, ...], as a flat dictionary, in which beam search selects unfinished documents.
 
         The names are `<layer number>.<field>` and, unless the layers have masks, `mask`.
         """
         named = {} if self.mask is None else {"mask": self.mask}
         for number, layer in enumerate(self.layers):
-            named |= {f"{number}.{name}": tensor for name, tensor in layer._asdict().items()}
+            for name, tensor in layer._asdict().items():
+                named[f"{number}.{name}"] = tensor
         return named
 
     @classmethod
     def of(cls, tensors: dict[str, Tensor]) -> Self:
         """Rebuild the memory from the dictionary that the method `tensors` returned."""
         mask = tensors.get("mask")
-        kind = GraphMemory if mask is None else KeyValues  # layers of `graph` hold their masks
-        num_layers = len(tensors) // len(kind._fields)  # rounded down: `mask` is one tensor more
+        kind = GraphMemory if mask is None else KeyValues  # layers of the `graph` encoder hold their masks
+        num_layers = len(tensors) // len(kind._fields)  # rounded down, as `mask` is one tensor more
         layers = [kind(*(tensors[f"{number}.{name}"] for name in kind._fields)) for number in range(num_layers)]
         return cls(layers, mask)
 
 
 class TokenEncoder(nn.Module):
-    """Transformer layers over sequences of vectors, see `EncoderLayer`; `pre` layers have a final normalization."""
+    """Transformer layers over sequences of vectors, see `EncoderLayer`; with norm `pre`, normalization follows them."""
 
     def __init__(self, layers: int, size: int, heads: int, feed_forward: int, dropout: float, norm: Norm) -> None:
         super().__init__()
@@ -87,7 +88,7 @@ class TokenEncoder(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """Encode sequences x of n vectors, [..., n, D] -> [..., n, D]; each mask, [..., n], is True somewhere."""
-        sequences = x.flatten(0, -3)                                                         # [R, n, D]
+        sequences = x.flatten(0, -3)                                            # R sequences, [R, n, D]
         key_mask = mask.flatten(0, -2)[:, None, None]                                        # [R, 1, 1, n]
         for layer in self.layers:
             sequences = layer(sequences, key_mask)
@@ -95,7 +96,7 @@ class TokenEncoder(nn.Module):
 
 
 class GraphSumNetwork(TiedOutput):
-    """Encoder of tokens and paragraphs, and a decoder that attends to both.
+    """Encoder of tokens and paragraphs, of one of three kinds, and a decoder.
 
     `graph`: token layers within each paragraph, pooling to a vector, graph layers over the vectors; the decoder attends
     to paragraphs and to their tokens (`GraphAttention`). `hierarchical`: token layers, then layers that exchange
@@ -117,7 +118,7 @@ class GraphSumNetwork(TiedOutput):
         kind, size, heads, norm = encoder.kind, encoder.hidden_size, encoder.heads, encoder.norm
         if kind not in get_args(Encoder):
             raise ValueError(f"encoder must be {', '.join(get_args(Encoder))}, got {kind!r}")
-        if size % (4 if encoder.paragraph_positions else 2):  # sines and cosines in equal number, see `positions`
+        if size % (4 if encoder.paragraph_positions else 2):  # as many sines as cosines in each part, see `positions`
             raise ValueError(f"size must be even, a multiple of four with paragraph positions; got {size}")
         self.kind = kind
         self.size = size
@@ -162,7 +163,7 @@ class GraphSumNetwork(TiedOutput):
         return self.dropout(vectors + positions.to(vectors.dtype))
 
     def positions(self, paragraphs: int, tokens: int, device: torch.device) -> Tensor:
-        """Return position embeddings [L, n, D]: of token and paragraph, D / 2 each, or of the token alone."""
+        """Return embeddings of positions, [L, n, D]: token in paragraph and paragraph, D / 2 each, or only token."""
         if not self.paragraph_positions:
             return sinusoidal(tokens, self.size, device).expand(paragraphs, -1, -1)
         half = self.size // 2
@@ -185,13 +186,13 @@ class GraphSumNetwork(TiedOutput):
             return self.tokens(embedded, source.concatenated_mask())
         positions = self.positions(*source.ids.shape[1:], source.ids.device)                 # [L, n, D]
         if self.pretrained is not None:
-            vectors = source.in_paragraphs(self._pretrained(source))  # computed without positions of paragraphs
+            vectors = source.in_paragraphs(self._pretrained(source))  # [B, L, n, D], without positions of paragraphs
             return self.dropout(vectors + positions.to(vectors.dtype))
         return self.tokens(self.embed(source.ids, positions), source.visible)  # attention mask, [B, L, n]
 
     def encode(self, source: Source) -> Memory:
         """Encode documents, and return the keys and values for the cross-attention of each decoder layer."""
-        tokens = self.token_vectors(source)
+        tokens = self.token_vectors(source)  # [B, L, n, D], `flat` [B, S, D]
         paragraph_mask = source.mask.any(-1)                                                 # [B, L]
         if self.kind == "graph":
             visible = source.visible                                                         # [B, L, n]
@@ -208,28 +209,28 @@ class GraphSumNetwork(TiedOutput):
         return Memory([layer.cross_attention.project(tokens) for layer in self.decoder], mask)
 
     def decode(self, inputs: Tensor, memory: list[GraphMemory] | list[KeyValues], mask: Tensor | None) -> Tensor:
-        """Run the decoder over ids [B, K, T] -> input of the output layer [B, K, T, D]; see `Memory` for the others."""
+        """Run the decoder over ids of K targets per document, [B, K, T] -> states [B, K, T, D]; see also `Memory`."""
         x = self.embed(inputs, sinusoidal(inputs.shape[-1], self.size, inputs.device))
         for layer, layer_memory in zip(self.decoder, memory):
             x = layer(x, layer_memory, mask)
         return self.decoder_norm(x)
 
     def begin(self, memory: list[GraphMemory] | list[KeyValues], mask: Tensor | None) -> tuple[State, State]:
-        """Return the state before any `step`, empty keys and values [B, N, 0, D / N], and `Memory.tensors`."""
+        """Return the state before the first `step`, empty keys and values by layer, and the memory as a dictionary."""
         keys = memory[0][0]  # of the first layer, [B, ...]
-        empty = keys.new_zeros(len(keys), self.heads, 0, self.size // self.heads)
+        empty = keys.new_zeros(len(keys), self.heads, 0, self.size // self.heads)            # [B, N, 0, D / N]
         state = {f"{name}{n}": empty for n in range(len(self.decoder)) for name in KeyValues._fields}
         return state, Memory(memory, mask).tensors()
 
     def step(self, tokens: Tensor, state: State, memory: State) -> tuple[Tensor, State]:
         """Decode one position of K hypotheses of each document: ids [B, K] -> [B, K, D], and the next state."""
         layers, mask = Memory.of(memory)  # keys and values of documents, for each layer, and their mask
-        position = state["keys0"].shape[-2]  # number of positions before, the same in all layers
+        position = state["keys0"].shape[-2]  # number of positions decoded before, the same in all layers
         x = self.embed(tokens, sinusoidal(1, self.size, tokens.device, start=position))
         next_state: State = {}
         for number, (layer, layer_memory) in enumerate(zip(self.decoder, layers)):
             past = KeyValues(state[f"keys{number}"], state[f"values{number}"])
-            x, extended = layer.step(x, past, layer_memory, mask)
+            x, extended = layer.step(x, past, layer_memory, mask)  # `past`, with keys and values of this position
             next_state |= {f"{name}{number}": tensor for name, tensor in extended._asdict().items()}
         return self.decoder_norm(x), next_state
 
@@ -237,20 +238,20 @@ class GraphSumNetwork(TiedOutput):
     def paragraph_attention(self, inputs: Tensor, source: Source) -> Tensor:
         """Return the attention of target tokens [B, K, T] to paragraphs, averaged over layers and heads, [B, K, T, L].
 
-        This is beta, see `GraphAttention`, for `graph`, and the sum over the tokens of a paragraph for other encoders.
+        For `graph` this is beta, see `GraphAttention`; for other encoders, the sum over the tokens of each paragraph.
         """
         maps: list[Tensor] = []  # of each layer
 
-        def keep(attention: nn.Module, arguments: tuple, _: Tensor) -> None:  # a hook, with the arguments of `forward`
+        def record(attention: nn.Module, arguments: tuple, _: Tensor) -> None:  # forward hook
             if isinstance(attention, GraphAttention):
                 maps.append(attention.beta(arguments[0], arguments[1]).mean(1))              # [B, K T, L]
                 return
-            weights = attention.weights(*arguments).mean(1)                                  # [B, K T, S]
-            paragraph = (source.places // source.ids.shape[2]).unsqueeze(1).expand_as(weights)  # `places` are in [L n]
+            weights = attention.weights(*arguments).mean(1)  # over heads                      [B, K T, S]
+            paragraph = (source.places // source.ids.shape[2]).unsqueeze(1).expand_as(weights)  # place // n
             sums = weights.new_zeros(*weights.shape[:2], source.ids.shape[1])
             maps.append(sums.scatter_add(2, paragraph, weights))  # padding has weight 0; [B, K T, L]
 
-        hooks = [layer.cross_attention.register_forward_hook(keep) for layer in self.decoder]
+        hooks = [layer.cross_attention.register_forward_hook(record) for layer in self.decoder]
         try:
             self.decode(inputs, *self.encode(source))
         finally:

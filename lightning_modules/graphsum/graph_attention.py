@@ -15,7 +15,7 @@ from lightning_modules.networks.transformer import FeedForward, MultiHeadAttenti
 class GraphBias(nn.Module):
     """Bias of attention scores by a graph: R = -(1 - G)^2 / (2 sigma^2).
 
-    For graphs G in [0, 1] and sigma = 1, R is in [-0.5, 0]: a bias, not a mask. A sigma that is not positive is a
+    For similarities G in [0, 1] and sigma = 1, R is in [-0.5, 0]: a bias, not a mask. A sigma that is not positive is a
     `ValueError`. With `learned` the logarithm of sigma is trained, so that sigma stays positive.
     """
 
@@ -31,11 +31,11 @@ class GraphBias(nn.Module):
 
     def forward(self, graph: Tensor) -> Tensor:
         """Return R for G of any shape."""
-        return (1 - graph).square() * (-0.5 * (-2 * self.log_sigma).exp())
+        return (1 - graph).square() * (-0.5 * (-2 * self.log_sigma).exp())  # exp(-2 log sigma) = 1 / sigma^2
 
 
 class MultiHeadPooling(nn.Module):
-    """Pooling of tokens to a vector: heads sum values, weighted by softmax of scores (`key`), before a linear layer."""
+    """Pooling of tokens to a vector: each head sums `value`s, weighted by a softmax of `key`s; `output` joins heads."""
 
     def __init__(self, size: int, heads: int) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class MultiHeadPooling(nn.Module):
             nn.init.xavier_uniform_(linear.weight)
 
     def by_head(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Pool tokens [..., n, D] by head -> [..., N, D / N]; the mask [..., n] is True at one token at least."""
+        """Pool n tokens [..., n, D] by N heads -> [..., N, D / N]; the mask [..., n] is True at one token at least."""
         scores = self.key(x).masked_fill(~mask.unsqueeze(-1), float("-inf"))                 # [..., n, N]
         values = self.value(x).unflatten(-1, (self.heads, -1)).transpose(-3, -2)             # [..., N, n, D / N]
         weights = scores.softmax(-2).transpose(-1, -2).unsqueeze(-2)                         # [..., N, 1, n]
@@ -82,7 +82,7 @@ class AroundFeedForward(nn.Module):
         self.norm = nn.LayerNorm(size)
 
     def forward(self, x: Tensor, attend) -> Tensor:
-        """Apply the layer, [..., D] -> [..., D]; the result of the function `attend`, u, is broadcast to x."""
+        """Apply the layer, [..., D] -> [..., D]; `attend` is the function u, whose result is broadcast to x."""
         if self.before is not None:  # `pre`
             x = x + self.dropout(attend(self.before(x)))
             return x + self.dropout(self.feed_forward(self.norm(x)))
@@ -92,7 +92,7 @@ class AroundFeedForward(nn.Module):
 class GraphEncoderLayer(nn.Module):
     """Graph-informed self-attention over paragraphs: alpha = softmax(e + R), u_i = sum_j alpha_ij (x_j W_V).
 
-    The scores are e, the weights alpha. `bias` computes R from the graph G; without it (None) the graph is not used.
+    Scores are e, weights alpha. `bias` computes R from the graph G, similarities of paragraphs; None does not use it.
     The other arguments are those of `MultiHeadAttention` and `AroundFeedForward`.
     """
 
@@ -132,13 +132,13 @@ class HierarchicalLayer(nn.Module):
         self.around = AroundFeedForward(size, feed_forward, dropout, norm)
 
     def between(self, x: Tensor, token_mask: Tensor, mask: Tensor) -> Tensor:
-        """Attend between pooled paragraphs, tokens [B, L, n, D] -> [B, L, 1, D]; masks as in `forward`."""
-        heads = self.pooling.by_head(x, token_mask).transpose(1, 2)                          # [B, N, L, D / N]
-        queries, keys, values = (heads @ self.projections.unsqueeze(1)).unbind(0)
+        """Pool L paragraphs and attend between them, tokens [B, L, n, D] -> [B, L, 1, D]; masks as in `forward`."""
+        pooled = self.pooling.by_head(x, token_mask).transpose(1, 2)                         # [B, N, L, D / N]
+        queries, keys, values = (pooled @ self.projections.unsqueeze(1)).unbind(0)           # each as `pooled`
         dropout = self.attention_dropout if self.training else 0.0
         context = F.scaled_dot_product_attention(queries, keys, values, mask[:, None, None], dropout)
-        return self.pooling.output(context.transpose(1, 2).flatten(2)).unsqueeze(2)
+        return self.pooling.output(context.transpose(1, 2).flatten(2)).unsqueeze(2)  # joins the heads
 
     def forward(self, x: Tensor, token_mask: Tensor, mask: Tensor) -> Tensor:
-        """Apply the layer to tokens [B, L, n, D], with masks of tokens [B, L, n] (none empty), paragraphs [B, L]."""
+        """Apply the layer to tokens [B, L, n, D]; masks are [B, L, n], True somewhere in each paragraph, and [B, L]."""
         return self.around(x, lambda y: self.between(y, token_mask, mask))

@@ -34,12 +34,12 @@ class GraphSum(SequenceToSequence):
     `flat`. GraphSum without a graph has `graph: none` in the data, or a bias neither `in_encoder` nor `in_decoder`.
 
     Args:
-        vocab_size: V, of source, target and output, which share their embedding.
+        vocab_size: vocabulary size of source, target and output, which share their embedding.
         encoder: encoder, see `GraphSumEncoder`.
         graph_bias: bias of attention by the graph, see `GraphBiasOptions`.
         decoder_layers: number of layers of the decoder.
         dropout: dropout of embeddings, attention weights, feed-forward networks and residual branches.
-        label_smoothing: epsilon.
+        label_smoothing: epsilon of the loss.
         optimizer: options of Adam, see `GraphSumOptimizer`.
         decoding: decoding options; by default those of the paper for Multi-News.
         val_summaries: number of validation documents summarized at each validation during training; -1 for all.
@@ -72,12 +72,12 @@ class GraphSum(SequenceToSequence):
             self._copy_pretrained_embeddings()
 
     def _copy_pretrained_embeddings(self) -> None:
-        """Replace the first rows of the embedding by those of the pretrained encoder; data must use its tokenizer."""
+        """Replace the first rows of the embedding by the pretrained encoder's; the data must use its tokenizer."""
         if self.network.pretrained is None:
             raise ValueError("pretrained_embeddings needs a checkpoint, the name or folder of a pretrained encoder")
         words = self.network.pretrained.model.get_input_embeddings().weight
         embedding = self.network.embedding.weight
-        if words.shape[1] != embedding.shape[1] or len(words) > len(embedding):
+        if words.shape[1] != embedding.shape[1] or len(words) > len(embedding):  # width; rows, one per token
             raise ValueError(
                 f"pretrained_embeddings needs hidden_size {words.shape[1]}, the width of the checkpoint's word "
                 f"embeddings, and a vocab_size of at least {len(words)}; got {embedding.shape[1]} and {len(embedding)}"
@@ -86,11 +86,11 @@ class GraphSum(SequenceToSequence):
             embedding[: len(words)] = words
 
     def layers_to_shard(self) -> list[nn.Module]:
-        """Return the layers of the encoder alone: `encode` uses parts of decoder layers without calling the layers."""
+        """Return the encoder's layers; `encode` uses parts of decoder layers directly, so these cannot be sharded."""
         return [layer for layer in super().layers_to_shard() if not isinstance(layer, DecoderLayer)]
 
     def configure_optimizers(self) -> dict[str, Any]:
-        """Return Adam with the Noam schedule, and rates of a pretrained encoder and of graph biases' `log_sigma`.
+        """Return Adam with the Noam schedule, and other learning rates for a pretrained encoder and for `log_sigma`.
 
         The paper also has "different optimizers for the pretrained part and other parts" (Li et al. 2020, section 3.1),
         as have Liu and Lapata (2019). With the learning rate of the decoder, all states of a pretrained encoder become
@@ -100,9 +100,9 @@ class GraphSum(SequenceToSequence):
         sigmas = []
         if self.optimizer.sigma_lr is not None:
             biases = [module for module in self.modules() if isinstance(module, GraphBias)]
-            sigmas = [bias.log_sigma for bias in biases if bias.log_sigma.requires_grad]
+            sigmas = [bias.log_sigma for bias in biases if bias.log_sigma.requires_grad]  # if learned
             parameters = [parameter for parameter in parameters if not any(parameter is sigma for sigma in sigmas)]
-        # parameter groups, and for each group the factor of its learning rate at a step
+        # parameter groups, and for each group a function from step to factor of its learning rate
         groups = [{"params": parameters}]
         factors = [noam_factor(self.network.size, self.optimizer.warmup_steps)]
         if sigmas:
@@ -111,8 +111,8 @@ class GraphSum(SequenceToSequence):
         if pretrained:
             groups.append({"params": pretrained, "lr": self.optimizer.encoder_lr})
             warm_up = self.optimizer.encoder_warmup_steps
-            factors.append(partial(rate_factor, schedule="inverse_root", steps=0, warm_up=warm_up))  # `steps` is unused
-        # `fused` is faster on a CPU only: on a GPU the default also updates many tensors per kernel. In mixed precision
+            factors.append(partial(rate_factor, schedule="inverse_root", steps=0, warm_up=warm_up))  # ignores `steps`
+        # `fused` is faster only on a CPU: on a GPU the default also updates many tensors per kernel. In mixed precision
         # Lightning cannot clip the gradients of a fused optimizer.
         fused = self.device.type == "cpu" and "mixed" not in str(self.trainer.precision)
         optimizer = torch.optim.Adam(groups, lr=self.optimizer.lr, betas=(0.9, 0.998), eps=1e-9, fused=fused)
@@ -126,8 +126,8 @@ class GraphSum(SequenceToSequence):
         return {"encoder.checkpoint": "encoder"}
 
     def source(self, batch: GraphSumBatch) -> Source:
-        """Return the encoder input of a batch; a `ValueError` if the graph does not have the size of its paragraphs."""
-        size = [*batch.source.shape[:2], batch.source.shape[1]]
+        """Return the encoder input of a batch; a `ValueError` if the graph is not between all its paragraphs."""
+        size = [*batch.source.shape[:2], batch.source.shape[1]]  # [B, L, L]
         if list(batch.graph.shape) != size:
             raise ValueError(f"documents {', '.join(batch.ids)}: the graph is {list(batch.graph.shape)}, not {size}")
         graph = batch.graph.to(self.network.embedding.weight.dtype)
@@ -139,14 +139,14 @@ class GraphSum(SequenceToSequence):
         return self.network
 
     def encode(self, batch: GraphSumBatch) -> Memory:
-        """Return the memory of the decoder, and its mask."""
+        """Return the keys and values that each decoder layer attends to, and their mask."""
         return self.network.encode(self.source(batch))
 
     def sentences(self, ids: list[int]) -> list[tuple[str, list[int]]]:
         """Return the text of each nonempty sentence of generated ids, and the positions of its tokens among the ids."""
         groups: list[list[int]] = [[]]  # positions of the tokens of each sentence
         for position, token in enumerate(ids):
-            if token == self.tokenizer.sentence:  # the separator, which belongs to no sentence
+            if token == self.tokenizer.sentence:  # separator, in no sentence
                 groups.append([])
             else:
                 groups[-1].append(position)
@@ -157,8 +157,8 @@ class GraphSum(SequenceToSequence):
         """Return the ids of the K samples of each of B documents, without padding and end symbol."""
         documents = []
         for sampled, lengths in zip(samples.tokens.tolist(), samples.lengths.tolist()):
-            real = [ids[:length] for ids, length in zip(sampled, lengths)]
-            documents.append([[token for token in ids if token != self.tokenizer.stop] for ids in real])
+            unpadded = [ids[:length] for ids, length in zip(sampled, lengths)]  # of K samples
+            documents.append([[token for token in ids if token != self.tokenizer.stop] for ids in unpadded])
         return documents
 
     def texts(self, batch: GraphSumBatch, samples: Samples) -> list[list[str]]:
@@ -177,15 +177,15 @@ class GraphSum(SequenceToSequence):
         best = Samples(hypotheses.tokens[:, :1], hypotheses.lengths[:, :1])  # hypotheses are sorted, the best one first
         with evaluating(self):
             attention = self.network.paragraph_attention(self.decoder_inputs(best.tokens), self.source(batch))
-        attention = attention[:, 0].float().cpu()                                            # without K = 1: [B, T, L]
-        num_paragraphs = batch.source_mask.any(-1).sum(1).tolist()  # of a mask of tokens, [B, L, n]
+        attention = attention[:, 0].float().cpu()  # of the only sample, [B, T, L]
+        num_paragraphs = batch.source_mask.any(-1).sum(1).tolist()  # from the mask of tokens, [B, L, n]
         summaries = []
         for b, (ids,) in enumerate(self._ids_without_stop(best)):
             sentences, paragraph_attention = [], []
             for sentence, positions in self.sentences(ids):
                 sentences.append(sentence)
                 mean_attention = attention[b, positions, : num_paragraphs[b]].mean(0).tolist()
-                paragraph_attention.append([round(weight, 4) for weight in mean_attention])  # 4 digits in the JSON file
+                paragraph_attention.append([round(weight, 4) for weight in mean_attention])  # as written to files
             extra = {"paragraph_attention": paragraph_attention}
             summaries.append(Summary(batch.ids[b], sentences, batch.references[b], extra=extra))
         return summaries

@@ -10,7 +10,7 @@ Encoder = Literal["graph", "hierarchical", "flat"]
 
 @dataclass(frozen=True)
 class GraphSumEncoder:
-    """Encoder over tokens and paragraphs; sizes also are those of the decoder."""
+    """Encoder over tokens and paragraphs; the decoder has the same sizes."""
 
     kind: Encoder = "graph"
     """`graph`, `hierarchical` or `flat`."""
@@ -20,11 +20,11 @@ class GraphSumEncoder:
     frozen: bool = False
     """Do not train the pretrained encoder."""
     pretrained_embeddings: bool = False
-    """Initialize the shared embedding with the word embeddings of the checkpoint, whose width `hidden_size` has to be.
-    The separators are not among them."""
+    """Initialize the shared embedding with the word embeddings of the checkpoint, except for separators; `hidden_size`
+    must be their width."""
     window: int | None = None
-    """Number of tokens of a window, special tokens included; by default its number of positions (512 for MiniLM and
-    BERT)."""
+    """Number of tokens of the pretrained encoder's windows, special tokens included; by default its number of
+    positions (512 for MiniLM and BERT)."""
     hidden_size: int = 256
     """Width D, even (a multiple of four with paragraph positions)."""
     heads: int = 8
@@ -45,16 +45,16 @@ class GraphSumEncoder:
 
 @dataclass(frozen=True)
 class GraphBiasOptions:
-    """Bias of attention by the graph G of paragraphs, -(1 - G)^2 / (2 sigma^2)."""
+    """Bias of attention scores, -(1 - G)^2 / (2 sigma^2), by the graph G, similarities of paragraphs in [0, 1]."""
 
     sigma: float = 1.0
-    """Width of the bias."""
+    """Sigma; the larger, the smaller is the bias."""
     learn_sigma: bool = False
     """Learn sigma, one for each layer."""
     in_encoder: bool = True
-    """Bias the encoder."""
+    """Bias attention in the encoder."""
     in_decoder: bool = True
-    """Bias the decoder."""
+    """Bias attention in the decoder."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class GraphSumOptimizer:
     warmup_steps: int = 8000
     """Number of warm-up steps of the Noam schedule."""
     encoder_lr: float = 1.4e-5
-    """Peak learning rate of a pretrained encoder; by default that of the paper, 0.002 x 20,000^-0.5."""
+    """Peak learning rate of a pretrained encoder; by default 0.002 x 20,000^-0.5 as in the paper."""
     encoder_warmup_steps: int = 20_000
-    """Number of warm-up steps of this rate, which then decreases with step^-0.5."""
+    """Number of warm-up steps of `encoder_lr`, which then decreases with step^-0.5."""
     sigma_lr: float | None = None
-    """Constant learning rate of log sigma; by default that of other parameters, which is small."""
+    """Constant learning rate of log sigma; by default the small rate of other parameters."""
