@@ -16,7 +16,7 @@ from lightning_modules.options import DocumentEncoderOptions, EncoderAdamWOption
 from lightning_modules.sequence_to_sequence import SequenceToSequence
 from lightning_modules.summarizer import Samples
 
-_READER = "network.reader."  # where BertSum keeps its encoder
+_READER = "network.reader."  # prefix of the weights of BertSum's encoder in its checkpoints
 
 
 class BertSumAbs(SequenceToSequence, EncoderSummarizer):
@@ -31,7 +31,7 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
         decoder_layers: number of layers of the decoder, which has the width of the encoder.
         decoder_heads: number of attention heads of the decoder.
         decoder_inner_size: inner width of the feed-forward networks of the decoder.
-        activation: activation of these networks; PreSumm has `gelu_tanh`.
+        activation: activation of these networks; PreSumm (the code of the paper) has `gelu_tanh`.
         dropout: dropout of encoder and decoder.
         output_bias: whether the output layer has a bias, as PreSumm's has.
         sentence_mark: token between the sentences of generated summaries, such as PreSumm's `[unused2]`; null if they
@@ -68,7 +68,7 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
         super().__init__(vocab_size, decoding, val_summaries)
         self.set_label_smoothing(label_smoothing)
         self.sentence_mark = sentence_mark
-        self.interval_segments = encoder.interval_segments  # alternate segment ids
+        self.interval_segments = encoder.interval_segments  # whether segment ids alternate between sentences
         self.encoder_from = encoder_from
         self.reader = self.make_reader(encoder, dropout, optimizer)
         self.decoder = EncoderDecoder(  # without encoder layers, because `reader` is the encoder
@@ -81,10 +81,10 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
     def setup(self, stage: str) -> None:
         """Set the tokenizer and, when a new run is trained, load the encoder of the run `encoder_from`."""
         super().setup(stage)
-        if stage != "fit" or self.encoder_from is None or self.trainer.ckpt_path:  # resumed: it has weights
+        if stage != "fit" or self.encoder_from is None or self.trainer.ckpt_path:  # a checkpoint is resumed
             return
         path = best_checkpoint(Path(self.encoder_from))
-        state = read_checkpoint(path)["state_dict"]  # of a whole BertSum; the prefix `_READER` marks its encoder
+        state = read_checkpoint(path)["state_dict"]  # of the whole BertSum
         encoder_state = {name.removeprefix(_READER): value for name, value in state.items() if name.startswith(_READER)}
         expected = self.reader.state_dict()
         mismatched = expected.keys() ^ encoder_state.keys()  # names that only one of them has
@@ -95,17 +95,17 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
         self.reader.load_state_dict(encoder_state)
 
     def encode(self, batch: BertSumAbsBatch) -> tuple[Tensor, Tensor]:
-        """Return states of documents [B, S, H], and a mask, True at tokens, or at the first symbol if there is none."""
-        segments = batch.owner.clamp_min(0) % 2 if self.interval_segments else None  # alternating between sentences
+        """Return states of documents [B, S, H], and a mask of tokens [B, S]; the first is True in empty documents."""
+        segments = batch.owner.clamp_min(0) % 2 if self.interval_segments else None  # owner: sentence of each token
         states = encode_documents(self.reader, batch.tokens, batch.lengths, segments)
-        return states, ensure_nonempty(batch.owner >= 0)                                     # [B, S]
+        return states, ensure_nonempty(batch.owner >= 0)
 
     def texts(self, batch: BertSumAbsBatch, samples: Samples) -> list[list[str]]:
         """Return the text of each sample, without the marks between sentences."""
         texts = super().texts(batch, samples)
         if self.sentence_mark is None:
             return texts
-        return [[" ".join(self._sentences(text)) for text in of_document] for of_document in texts]
+        return [[" ".join(self._sentences(text)) for text in document_texts] for document_texts in texts]
 
     def _sentences(self, text: str) -> list[str]:
         if self.sentence_mark is None:

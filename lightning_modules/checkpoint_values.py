@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any) -> bool:  # as a count, of a size that fits 64 bits
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1 << 63
 
 
@@ -17,9 +17,9 @@ def _is_count(value: Any) -> bool:
 
 
 def _is_weight(value: Any) -> bool:
-    """Return whether a value is a dense tensor in memory."""
-    plain = isinstance(value, Tensor) and value.layout == torch.strided and value.device.type == "cpu"
-    return plain and not value.is_quantized and not value.is_nested
+    """Return whether a value is a plain dense tensor on the CPU."""
+    is_dense = isinstance(value, Tensor) and value.layout == torch.strided and value.device.type == "cpu"
+    return is_dense and not value.is_quantized and not value.is_nested
 
 
 def _is_plain(value: Any) -> bool:
@@ -27,13 +27,13 @@ def _is_plain(value: Any) -> bool:
 
 
 def _is_dict(value: Any, is_valid: Callable[[Any], bool]) -> bool:
-    """Return whether a value is a dictionary with strings as keys and certain values."""
+    """Return whether a value is a dictionary with strings as keys, whose values pass `is_valid`."""
     return isinstance(value, dict) and all(isinstance(name, str) and is_valid(part) for name, part in value.items())
 
 
 def _is_nested(value: Any, kind: type, is_valid: Callable[[Any], bool]) -> bool:
-    """Return whether a value is of a `kind`, such as a dictionary, and all its parts, at any depth, pass `is_valid`."""
-    seen, remaining = set(), [value]  # parts may be shared, or contain themselves
+    """Return whether a value is of a `kind`, such as `dict`, and all parts that are no containers pass `is_valid`."""
+    seen, remaining = set(), [value]  # `seen`, because containers may be shared, or contain themselves
     while remaining:
         part = remaining.pop()
         if isinstance(part, dict | list | tuple):
@@ -50,18 +50,18 @@ def _is_state(value: Any) -> bool:
     return _is_nested(value, dict | list, lambda part: _is_plain(part) or _is_weight(part))
 
 
-def _is_switch(value: Any) -> bool:
+def _is_switch(value: Any) -> bool:  # two numbers, see `Switch`
     return isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_number, value))
 
 
 def _is_metrics(value: Any) -> bool:
-    """Return whether a value may be what `MetricsRecord` stores: number of rows of metrics.csv, values to log."""
+    """Return whether a value may be what `MetricsRecord` stores: number of rows of metrics.csv, and a row to write."""
     if not isinstance(value, dict) or not _is_count(value.get("rows")):
         return False
     row = value.get("pending")
-    return row is None or (
-        isinstance(row, dict) and _is_count(row.get("step")) and _is_dict(row.get("values"), _is_plain)
-    )
+    if row is None:
+        return True
+    return isinstance(row, dict) and _is_count(row.get("step")) and _is_dict(row.get("values"), _is_plain)
 
 
 VALUES: dict[str, Callable[[Any], bool]] = {
@@ -89,7 +89,7 @@ REQUIRED = ("state_dict", "global_step")
 
 
 def find_invalid_value(content: Any) -> str | None:
-    """Return the name of a value that is missing or has another type than the suite writes, None if there is none."""
+    """Return the name of a value that is missing, or has a type that the suite never writes; None if there is none."""
     missing = [name for name in REQUIRED if name not in content]
     invalid = (name for name, is_valid in VALUES.items() if name in content and not is_valid(content[name]))
     return next(iter(missing), None) or next(invalid, None)

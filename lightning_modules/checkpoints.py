@@ -23,7 +23,7 @@ from lightning_modules.checkpoint_values import find_invalid_value
 from lightning_modules.exported import EXPORTED
 from lightning_modules.stored import SCALES, dequantized, quantized
 
-# codecs of Python, by their names without punctuation, whose output is longer than their input
+# codecs of Python that may write more than they read, by their names without punctuation
 _GROWING_CODECS = {"base64", "bz2", "hex", "quopri", "quotedprintable", "uu", "zip", "zlib"}
 
 
@@ -34,12 +34,12 @@ def best_checkpoint(run: Path) -> Path:
     run has no checkpoint, or the best one is a broken link.
     """
     best, last = (Path(run) / "checkpoints" / name for name in ("best.ckpt", "last.ckpt"))
-    exported = Path(run) / EXPORTED
+    exported = Path(run) / EXPORTED  # weights
     if exported.is_file() and not best.parent.is_dir():  # checkpoints have precedence
         return exported
     if best.is_file():
         return best
-    if best.is_symlink():  # a broken link, as `is_file` follows links
+    if best.is_symlink():  # a broken link, because `is_file`, which follows links, was False
         raise UserError(f"{best}: a link to {best.readlink()}, which does not exist; restore it, or give {last}")
     if last.is_file():
         _warn_of_last(best, last)
@@ -49,7 +49,7 @@ def best_checkpoint(run: Path) -> Path:
 
 @cache
 def _warn_of_last(best: Path, last: Path) -> None:
-    """Warn once in a process that a run has no best checkpoint."""
+    """Warn once per process and run that a run has no best checkpoint."""
     warnings.warn(f"{best}: not found; {last} is taken in its place", stacklevel=3)
 
 
@@ -65,7 +65,7 @@ def find_damage(path: Path, verify: bool = True) -> str:
         with zipfile.ZipFile(path) as file:
             members = file.infolist()
             is_stored = all(member.compress_type == zipfile.ZIP_STORED for member in members)
-            if not is_stored or sum(member.file_size for member in members) > path.stat().st_size:  # or overlapping
+            if not is_stored or sum(member.file_size for member in members) > path.stat().st_size:  # >: overlapping
                 return "compressed, which no checkpoint is"
             damaged_member = file.testzip() if verify else None
     except Exception as error:  # zipfile raises errors of many kinds for damaged files
@@ -101,7 +101,7 @@ def load_pickled(path: Path, mmap: bool = False) -> Any:
 
 
 def _check_calls(stream: BinaryIO, pickles: int) -> None:
-    """Raise an `UnpicklingError` if one of the first `pickles` of a stream could fill the memory from a few bytes.
+    """Raise an `UnpicklingError` if one of the first `pickles` pickles of a stream could fill memory from a few bytes.
 
     `torch.load` allows `bytearray`, which makes a buffer of any size, and `encode`, which may grow a text repeatedly.
     """
@@ -120,10 +120,10 @@ def _check_calls(stream: BinaryIO, pickles: int) -> None:
 def read_checkpoint(path: Path, verify: bool = True) -> dict[str, Any]:
     """Return the content of a checkpoint, or of an exported model, without executing code.
 
-    `verify` reads and checks all weights, a second per gigabyte; without it a checkpoint's are read on first use.
+    `verify` reads and checks all weights, a second per gigabyte; without it, a checkpoint's weights are read when used.
 
     Raises:
-        UserError: if it is not a checkpoint, is damaged, has a value of another type than `precis fit` writes, or has
+        UserError: if it is not a checkpoint, is damaged, has a value of a type that `precis fit` does not write, or has
             weights that are not finite.
     """
     content = read_exported(path) if path.suffix == ".safetensors" else _load(path, verify)
@@ -133,7 +133,7 @@ def read_checkpoint(path: Path, verify: bool = True) -> dict[str, Any]:
 
 
 def _load(path: Path, verify: bool) -> dict[str, Any]:
-    """Return the content of a checkpoint of training, see `read_checkpoint`; `verify` also checks its checksums."""
+    """Return the content of a checkpoint that training wrote, see `read_checkpoint`; `verify` checks its checksums."""
     if damage := find_damage(path, verify):
         raise UserError(f"{path}: {damage}; give another one of the run")
     try:
@@ -148,7 +148,7 @@ def _load(path: Path, verify: bool) -> dict[str, Any]:
 
 
 def _check_values(path: Path, content: Mapping[str, Any]) -> None:
-    """Raise a `UserError` if a value of a checkpoint is missing or has another type than the suite writes."""
+    """Raise a `UserError` if a value of a checkpoint is missing, or is not of the type that the suite writes."""
     if (name := find_invalid_value(content)) is not None:
         raise UserError(f"{path}: {name} is missing, or is not what `precis` writes; give another checkpoint")
 
@@ -156,10 +156,10 @@ def _check_values(path: Path, content: Mapping[str, Any]) -> None:
 def write_exported(path: Path, weights: Mapping[str, Tensor], described: Mapping[str, Any], bits: int = 32) -> None:
     """Write weights as safetensors, with the plain values `described`, such as `global_step`, as JSON in the header.
 
-    Tensors that share memory, like tied embeddings, are written once. With 8 bits matrices are `quantized`, with scale.
+    Tensors that share memory, like tied embeddings, are written once. With 8 bits, matrices are int8 with scales.
     """
-    first_names: dict[tuple, str] = {}  # name under which each storage is written
-    tensors, tied = {}, {}
+    first_names: dict[tuple, str] = {}  # storage -> name under which its values are written
+    tensors, tied = {}, {}  # name -> values to write; name -> first name of the same values
     for name, value in weights.items():
         storage = (value.data_ptr(), value.shape, value.stride(), value.dtype)  # equal for tied tensors
         if value.numel() and storage in first_names:  # empty tensors all have address 0
@@ -174,13 +174,13 @@ def write_exported(path: Path, weights: Mapping[str, Tensor], described: Mapping
 
 
 def read_exported(path: Path) -> dict[str, Any]:
-    """Return plain values that `write_exported` wrote, and the weights as `state_dict`; a `UserError` if that fails."""
+    """Return the values that `write_exported` wrote, with weights as `state_dict`; a `UserError` if that fails."""
     try:
         with safe_open(str(path), framework="pt") as file:
             content = load_json((file.metadata() or {})["precis"])  # KeyError: not of `precis export`
             stored_weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no iterator)
         weights = dequantized(stored_weights)
-        tied = content.pop("tied")  # name of a weight without values -> name of the weight that it shares them with
+        tied = content.pop("tied")  # name of a weight -> name of the weight that has its values
         weights |= {name: weights[stored_name] for name, stored_name in tied.items()}
     except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
         reason = " ".join(str(error).split())

@@ -13,9 +13,9 @@ from lightning_modules.summarizer import Summarizer
 
 
 class EncoderSummarizer(Summarizer):
-    """Summarizer over an encoder, pretrained or from scratch, with a learning rate for it and one for the rest.
+    """Summarizer whose encoder, pretrained or from scratch, has its own learning rate.
 
-    A subclass sets `reader` by `make_reader`.
+    A subclass sets `reader`, the encoder, by `make_reader`.
     """
 
     reader: Reader
@@ -38,7 +38,7 @@ class EncoderSummarizer(Summarizer):
         positions = 0  # minimum number of positions; 0 leaves those of the pretrained encoder
         if isinstance(encoder, DocumentEncoderOptions):  # other options have no `long_input`, which stays as it is
             self.long_input = encoder.long_input
-            positions = encoder.positions if encoder.long_input == "extend" else 0  # added as copies of the last
+            positions = encoder.positions if encoder.long_input == "extend" else 0  # new ones repeat the last
         self.optimizer = optimizer
         if encoder.checkpoint is not None:
             return Reader.pretrained(encoder_path(encoder.checkpoint), dropout, encoder.attention_dropout, positions)
@@ -51,5 +51,5 @@ class EncoderSummarizer(Summarizer):
         return two_rates(self, self.reader, self.optimizer, steps_needed(self.trainer, self.optimizer))
 
     def export(self, folder: Path) -> dict[str, str]:
-        """Write a pretrained encoder, see `Summarizer.export`; the rest of the model has no form in `transformers`."""
+        """Write a pretrained encoder, see `Summarizer.export`; `transformers` has no class for the model's rest."""
         return self.reader.export(folder, self.tokenizer)

@@ -11,12 +11,12 @@ from pytorch_lightning.loops.evaluation_loop import RestartStage
 
 
 def trainer_of(module: LightningModule) -> Trainer | None:
-    """Return the trainer of a module, None outside of training and evaluation."""
+    """Return the trainer of a module, None outside of training and evaluation (where `module.trainer` raises)."""
     return module._trainer
 
 
 def accumulates(trainer: Trainer) -> bool:
-    """Return whether the gradient of this batch is only accumulated, without an optimizer step."""
+    """Return whether the gradient of this batch is only accumulated, with no optimizer step after it."""
     return trainer.fit_loop._should_accumulate()
 
 
@@ -52,16 +52,16 @@ def repeat_validation(trainer: Trainer) -> None:
 
 
 def may_stop_early(trainer: Trainer) -> bool:
-    """Return whether `min_epochs` and `min_steps` are done, before which a callback cannot end training."""
+    """Return whether `min_epochs` and `min_steps` are done; before, no callback can end training."""
     return trainer.fit_loop._can_stop_early
 
 
 def reload_training_data(trainer: Trainer) -> None:
-    """Let Lightning load the training data again."""
+    """Let Lightning load the training data again, when it next needs them."""
     trainer.fit_loop._combined_loader = None
 
 
 def check_at_validations(callback: EarlyStopping) -> None:
-    """Let a callback check its monitor after each validation, unless it is configured otherwise."""
+    """Let a callback check the value that it monitors after each validation, unless it is configured otherwise."""
     if callback._check_on_train_epoch_end is None:
         callback._check_on_train_epoch_end = False

@@ -21,14 +21,14 @@ def log_training(
     ranks must pass the same names in the same steps. The progress bar shows the values named in `prog_bar`.
     """
     trainer = module.trainer
-    # `weight` is the number of documents / its mean over ranks, so that a mean over ranks is one over documents
+    # `weight` is the number of documents / its mean over ranks, so the mean over ranks is a mean over all documents
     values = {name: value * batch.weight for name, value in values.items()}
     if trainer.world_size > 1:
         is_edge = is_last_batch(trainer) or not has_logged(trainer, "train/loss")  # last of the epoch, or first of all
         if not is_edge and (accumulates(trainer) or not logs_this_step(trainer)):
             return  # Lightning writes no values while gradients accumulate, or in steps between `log_every_n_steps`
         local = [torch.as_tensor(value, dtype=torch.float64, device=module.device) for value in values.values()]
-        means = trainer.strategy.reduce(torch.stack(local), reduce_op="mean")  # of all values in one communication
+        means = trainer.strategy.reduce(torch.stack(local), reduce_op="mean")  # all values in one communication
         values = dict(zip(values, means.unbind()))
     for name, value in values.items():
         module.log(f"train/{name}", value, batch_size=batch.batch_size, prog_bar=name in prog_bar)
@@ -36,6 +36,6 @@ def log_training(
 
 def log_mean(module: LightningModule, name: str, value: Tensor | float, documents: int, **options: Any) -> None:
     """Log a mean over documents; Lightning averages it over all evaluation batches and ranks."""
-    # Lightning divides the sum of batch sizes over ranks by the number of ranks, rounded down: a multiple is exact
+    # Lightning divides the sum of batch sizes by the number of ranks, rounding down: exact for multiples of the number
     size = documents * module.trainer.world_size
     module.log(name, value, batch_size=size, sync_dist=True, on_epoch=True, **options)

@@ -10,7 +10,7 @@ Schedule = Literal["linear", "inverse_root", "constant"]
 
 @dataclass(frozen=True)
 class OptimizerOptions:
-    """Learning rate of a model that fixes everything else; not used if the config names an optimizer."""
+    """Learning rate, the only option of some optimizers; not used if the config names an optimizer."""
 
     lr: float = 1e-3
     """Learning rate."""
@@ -27,7 +27,7 @@ class AdamWOptions:
     warmup_steps: float = 0.1
     """Number of warm-up steps, or a fraction of all steps if below 1."""
     weight_decay: float = 0.01
-    """Weight decay of matrices; the discourse parser and segmenter also decay vectors such as biases."""
+    """Weight decay of matrices; in the discourse parser and segmenter also of vectors, such as biases."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class EncoderAdamWOptions(AdamWOptions):
     encoder_lr: float = 5e-5
     """Peak learning rate of the pretrained encoder."""
     encoder_warmup_steps: float | None = None
-    """Warm-up of the encoder, as `warmup_steps`, which is the default."""
+    """Warm-up steps of the encoder, a number or a fraction; by default `warmup_steps`."""
 
 
 LongInput = Literal["windows", "extend", "truncate"]
@@ -48,8 +48,8 @@ class EncoderOptions:
     """Encoder, pretrained or from scratch."""
 
     checkpoint: str | None = "minilm"
-    """`minilm` (the optional package), Hugging Face name or folder of a pretrained encoder; null for an encoder without
-    pre-training, configured by the next three options."""
+    """`minilm` (an optional package), Hugging Face name or folder of a pretrained encoder; null for an encoder without
+    pre-training, of the sizes below."""
     hidden_size: int = 256
     """Width H."""
     heads: int = 8
@@ -65,8 +65,8 @@ class DocumentEncoderOptions(EncoderOptions):
     """Encoder that reads whole documents, also long ones."""
 
     long_input: LongInput = "windows"
-    """How a pretrained encoder reads documents beyond its input limit: in overlapping `windows`, with copies of its
-    last position (`extend`, the paper's), or not at all (`truncate`, at `data.max_source`)."""
+    """How a pretrained encoder reads documents beyond its input limit: in overlapping `windows`; with copies of its
+    last position (`extend`, as in the paper); or only their start (`truncate`, at `data.max_source`)."""
     positions: int = 1024
     """Number of positions with `extend`; longer documents are read in windows of as many tokens."""
     interval_segments: bool = True
@@ -75,16 +75,16 @@ class DocumentEncoderOptions(EncoderOptions):
 
 @dataclass(frozen=True)
 class SentenceEncoderOptions(DocumentEncoderOptions):
-    """Encoder whose vectors of sentences are scored."""
+    """Encoder of sentence vectors, which an extractive model scores."""
 
     frozen: bool = False
     """Do not train a pretrained encoder. The vectors of sentences are then computed once and kept in the cache folder
-    of the data, so that further training runs on the same documents take a minute; `pooling` is `cls`, `mean` or
-    `max`."""
+    of the data, so that further training runs on the same documents take a minute. Needs a `pooling` of `cls`, `mean`
+    or `max`."""
 
 
 def check_truncation(data: Any, limit: int | None) -> None:
-    """Raise a `UserError` unless `max_source` of a DataModule, if any, truncates to `limit` tokens (None: no limit)."""
+    """Raise a `UserError` if `max_source` of a DataModule, if it has one, is above `limit` tokens (None: no limit)."""
     if limit is None or not hasattr(data, "max_source"):
         return
     if data.max_source is None or data.max_source > limit:

@@ -31,11 +31,11 @@ class EncoderDecoderOptions:
 class Pegasus(EncoderDecoderSummarizer):
     """Encoder-decoder Transformer, pre-trained on gap sentences (`GapSentenceData`), then on summaries (`PegasusData`).
 
-    Loss terms: those of `SequenceToSequence`. In the paper, BASE has hidden size 768, 12 heads, 12 layers and inner
+    Loss terms: those of `SequenceToSequence`. The paper's BASE model has hidden size 768, 12 heads, 12 layers and inner
     size 3072; LARGE has 1024, 16, 16 and 4096.
 
     Args:
-        vocab_size: V; at most that of a pretrained model.
+        vocab_size: size of the vocabulary; at most that of a pretrained model.
         encoder: encoder and sizes, see `EncoderDecoderOptions`.
         decoder_layers: number of decoder layers; by default as many as the encoder has.
         dropout: dropout of a model from scratch.

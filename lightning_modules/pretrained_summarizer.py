@@ -54,11 +54,11 @@ class EncoderDecoderSummarizer(SequenceToSequence):
                 )
 
     def export(self, folder: Path) -> dict[str, str]:
-        """Write a pretrained model and its tokenizer as Hugging Face does; one from scratch has no such form."""
+        """Write a pretrained model and its tokenizer as Hugging Face does; nothing for a model from scratch."""
         if not isinstance(self.network, PretrainedEncoderDecoder):
             return {}
-        save_pretrained(folder, merged(self.network.model), self.tokenizer)
-        return {"encoder.checkpoint": "."}
+        save_pretrained(folder, merged(self.network.model), self.tokenizer)  # with adapters added to the weights
+        return {"encoder.checkpoint": "."}  # the folder itself, see `Summarizer.export`
 
     @property
     def start(self) -> int:
@@ -72,7 +72,7 @@ class EncoderDecoderSummarizer(SequenceToSequence):
         return self.network
 
     def forbidden(self, options: DecodingOptions) -> tuple[int, ...]:
-        """Return the tokens that are never generated, including those that begin every text, except the end symbol."""
+        """Return the tokens that are never generated: padding and those that begin texts, except the end symbol."""
         return tuple({self.tokenizer.pad, self.tokenizer.start, *self.tokenizer.opening} - {self.tokenizer.stop})
 
     def encode(self, batch: SourceTargetBatch) -> tuple[Tensor, Tensor]:
@@ -102,8 +102,8 @@ class PretrainedSummarizer(EncoderDecoderSummarizer):
         encoder: the pretrained model, see `CheckpointOptions`.
         label_smoothing: epsilon of the loss.
         optimizer: options of AdamW.
-        decoding: fields of `DecodingOptions`; those left out are the generation settings of the model's card,
-            those of its task "summarization" included, as far as beam search here has them.
+        decoding: fields of `DecodingOptions` to change. Others are the generation settings that come with the model,
+            including those for its task "summarization", if `DecodingOptions` has them.
         val_summaries: number of validation documents summarized at each validation during training; -1 for all.
     """
 
@@ -116,7 +116,7 @@ class PretrainedSummarizer(EncoderDecoderSummarizer):
         val_summaries: int = 256,
     ) -> None:
         network = load_encoder_decoder(encoder.checkpoint)
-        # a card's lengths also count the first symbols: the prefix and `start`
+        # the model's own length limits also count the first symbols: the prefix and `start`
         card = decoding_options(card_settings(network.model), first_symbols=network.prefix_length + 1)
         super().__init__(network.model.config.vocab_size, replace(card, **decoding or {}), val_summaries)
         self.has_adapters = encoder.lora_rank > 0
@@ -127,15 +127,15 @@ class PretrainedSummarizer(EncoderDecoderSummarizer):
         self.set_label_smoothing(label_smoothing)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Load as `SequenceToSequence` does; with `StartFrom`, adapters may start from a model without them."""
+        """Load as `SequenceToSequence` does; the callback `StartFrom` may also load a model without adapters."""
         weights = checkpoint["state_dict"]
         if self.has_adapters and checkpoint.get("start"):  # set by `StartFrom`
             for name, initial in self.state_dict().items():
-                former_name = name.replace(".base_layer.", ".")  # `peft` moves the weight of a layer with an adapter
+                former_name = name.replace(".base_layer.", ".")  # `peft` renames weights of layers with adapters
                 if former_name != name and former_name in weights:
                     weights[name] = weights.pop(former_name)
                 elif ".lora_" in name:
-                    weights.setdefault(name, initial)  # the other model has no adapters: they keep initial values
+                    weights.setdefault(name, initial)  # without adapters in the checkpoint, they keep initial values
         super().on_load_checkpoint(checkpoint)
 
     def configure_optimizers(self) -> dict[str, Any]:

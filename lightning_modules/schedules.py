@@ -17,8 +17,8 @@ from lightning_modules.options import AdamWOptions, EncoderAdamWOptions, Schedul
 def training_steps(trainer: Trainer) -> int:
     """Return the number of optimizer steps, and let the trainer reload data; a `UserError` if steps have no limit."""
     steps = trainer.estimated_stepping_batches
-    # Lightning has loaded the training data to count its batches, before it restores a checkpoint; unless it loads
-    # them again, their position is not restored, and a resumed run starts its epoch from the first batch
+    # Lightning has loaded the training data to count batches, before it restores a checkpoint; unless it loads the data
+    # again, the position in them is not restored, and a resumed run starts its epoch from the first batch
     reload_training_data(trainer)
     if not isfinite(steps):
         problem = "the schedule of the learning rate needs the number of steps, which is not limited"
@@ -29,13 +29,13 @@ def training_steps(trainer: Trainer) -> int:
 
 def steps_needed(trainer: Trainer, options: AdamWOptions) -> int:
     """Return the number of optimizer steps if the schedule or a fractional warm-up depends on it, otherwise 1."""
-    warm_ups = [options.warmup_steps, getattr(options, "encoder_warmup_steps", None) or 0]  # no encoder or no value: 0
+    warm_ups = [options.warmup_steps, getattr(options, "encoder_warmup_steps", None) or 0]  # 0 without such a value
     is_needed = options.schedule == "linear" or any(0 < warm_up < 1 for warm_up in warm_ups)
     return training_steps(trainer) if is_needed else 1  # `training_steps` fails for a training without limit
 
 
 def scheduled(optimizer: torch.optim.Optimizer, factors: Sequence[Callable[[int], float]]) -> dict[str, Any]:
-    """Return the result of `configure_optimizers`; for each parameter group, a function from step to rate factor."""
+    """Return the result of `configure_optimizers`; `factors` has one function per group, from step to rate factor."""
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, list(factors))
     return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
@@ -50,7 +50,7 @@ def noam_factor(size: int, warm_up: int) -> Callable[[int], float]:
 def rate_factor(step: int, schedule: Schedule, steps: int, warm_up: float) -> float:
     """Return the learning rate at a step, counted from 0, as a fraction of the peak; for `schedule` see `AdamWOptions`.
 
-    `warm_up` is a number of steps or, below 1, a fraction of all `steps`, which only it and `linear` need.
+    `warm_up` is a number of steps or, below 1, a fraction of all `steps`. Only fractions and `linear` use `steps`.
     """
     warmup_steps = max(1, round(warm_up * steps if warm_up < 1 else warm_up))  # at least 1, as it is a divisor
     rising = (step + 1) / warmup_steps
@@ -78,12 +78,12 @@ def two_rates(
     matrices do. Without `encoder` all have the rate `options.lr`; an `encoder` needs `EncoderAdamWOptions`.
     """
     encoder_parameters, others = split_parameters(module, encoder)
-    parts = [(others, options.lr, options.warmup_steps)]
+    rates = [(others, options.lr, options.warmup_steps)]  # of each set of parameters: peak rate and warm-up
     if isinstance(options, EncoderAdamWOptions):
         warm_up = options.warmup_steps if options.encoder_warmup_steps is None else options.encoder_warmup_steps
-        parts.insert(0, (encoder_parameters, options.encoder_lr, warm_up))  # first: the order in checkpoints
+        rates.insert(0, (encoder_parameters, options.encoder_lr, warm_up))  # at 0, as in checkpoints
     groups, factors = [], []  # parameter groups, and the schedule of each
-    for parameters, peak, warm_up in parts:
+    for parameters, peak, warm_up in rates:
         for is_matrix in (True, False):
             chosen = [parameter for parameter in parameters if (parameter.dim() > 1) == is_matrix]
             if chosen:

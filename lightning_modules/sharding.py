@@ -22,9 +22,9 @@ STEPS = ("training_step", "validation_step", "test_step", "predict_step")
 
 
 def find_layers(module: nn.Module) -> list[nn.Module]:
-    """Return the layers of a model, inner ones first: elements of `nn.ModuleList`s of a class named layer or block."""
+    """Return the layers of a model, inner ones first: in `nn.ModuleList`s, of a class named ...Layer or ...Block."""
     lists = [part for part in module.modules() if isinstance(part, nn.ModuleList)]
-    layers = [layer for elements in reversed(lists) for layer in elements]
+    layers = [layer for module_list in reversed(lists) for layer in module_list]
     return [layer for layer in layers if type(layer).__name__.endswith(("Layer", "Block"))]
 
 
@@ -39,12 +39,12 @@ def shard(module: nn.Module, layers: Iterable[nn.Module], mesh: DeviceMesh) -> N
     for layer in layers:
         fully_shard(layer, mesh=mesh)
     fully_shard(module, mesh=mesh, reshard_after_forward=False)  # the weights outside of `layers`
-    for name in STEPS:  # methods that Lightning calls instead of `forward`, which gather weights only if registered
+    for name in STEPS:  # Lightning calls these methods instead of `forward`; they gather weights only if registered
         register_fsdp_forward_method(module, name)
 
 
 def gather(module: nn.Module) -> None:
-    """Gather all weights of a sharded model, so that processes may compute different numbers of decoding steps."""
+    """Gather all weights of a sharded model in each process, which may then run its own number of decoding steps."""
     with torch.inference_mode(False), torch.no_grad():  # autograd cannot save inference tensors in later training steps
         for part in module.modules():
             if isinstance(part, FSDPModule):
@@ -53,7 +53,7 @@ def gather(module: nn.Module) -> None:
 
 
 def scatter(module: nn.Module) -> None:
-    """Distribute the layers of a gathered model again; FSDP2 distributes the rest after the next backward pass."""
+    """Distribute the layers of a gathered model again; FSDP2 distributes other weights after the next backward pass."""
     for part in module.modules():
         if isinstance(part, FSDPModule) and part is not module:
             part.set_reshard_after_forward(True, recurse=False)
@@ -95,14 +95,14 @@ class FullyShardedStrategy(ModelParallelStrategy):
 
     @property
     def lightning_restore_optimizer(self) -> bool:
-        return True
+        return True  # by `load_optimizer_state_dict`
 
     def load_checkpoint(self, checkpoint_path: str | Path, weights_only: bool | None = None) -> dict[str, Any]:
         # all processes read the file of the first one, whose path may be that of the newest checkpoint
         return read_checkpoint(Path(self.broadcast(checkpoint_path)), verify=False)
 
     def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
-        from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict  # takes 0.2 s
+        from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict  # slow, 0.2 s
 
         options = StateDictOptions(full_state_dict=True, strict=strict)
         set_model_state_dict(self.model, checkpoint["state_dict"], options=options)

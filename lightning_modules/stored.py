@@ -1,4 +1,4 @@
-"""Weights that come with the suite, or that `save` wrote: a folder with config.json and model.safetensors."""
+"""Weights that come with the suite, or that `save_weights` wrote: a folder with config.json and model.safetensors."""
 
 import hashlib
 import json
@@ -16,13 +16,13 @@ from datamodules.text.lines import load_json
 
 Model = TypeVar("Model", bound=nn.Module)
 
-SCALES = ":scales"  # suffix of the name of the scales of a matrix in 8 bits
+SCALES = ":scales"  # suffix of the name of an 8-bit matrix, for the name of its scales
 
 
 def save_weights(folder: Path, settings: Mapping[str, Any], state: Mapping[str, Tensor], bits: int = 16) -> None:
     """Write weights and settings as model.safetensors and config.json.
 
-    All weights are in half precision, but with 8 `bits`, matrices are int8 with scales of rows as NAME:scales.
+    Weights are in half precision, except that with 8 `bits` matrices are int8, with a scale of each row in NAME:scales.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -45,7 +45,7 @@ def quantized(matrix: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def dequantized(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the weights of a file: matrices in 8 bits as float32, all others unchanged, without the scales."""
+    """Return the weights of a file without their scales: matrices in 8 bits as float32, all others unchanged."""
     return {
         name: value.float() * stored[name + SCALES] if value.dtype == torch.int8 else value
         for name, value in stored.items()
@@ -74,7 +74,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def load_weights(folder: Path, model: nn.Module, expected: Mapping[str, Tensor]) -> None:
-    """Load model.safetensors into a model; a `UserError` if names or shapes differ from `expected`, weights by name."""
+    """Load model.safetensors into a model; a `UserError` if names or shapes differ from the weights `expected`."""
     file = folder / "model.safetensors"
     state = read_weights(folder)
     mismatched = expected.keys() ^ state.keys()
@@ -90,7 +90,7 @@ def load_weights(folder: Path, model: nn.Module, expected: Mapping[str, Tensor])
 def load_model(kind: Callable[..., Model], folder: Path, noun: str, options: Mapping[str, Any]) -> Model:
     """Return the model of a folder that `save_weights` wrote, in eval mode; a `UserError` if there is none that fits.
 
-    `kind`, the class of the model, gets the stored settings, of which `options` replaces some, as arguments. Its method
+    `kind`, the class of the model, gets as arguments the stored settings, some replaced by `options`. Its method
     `state_to_keep` returns the weights that the folder must have. `noun` names the model in messages.
     """
     settings = read_settings(folder)
@@ -108,5 +108,5 @@ def digest(state: Mapping[str, Tensor], *settings: object) -> str:
     for name in sorted(state):
         value = state[name].detach().cpu().contiguous()
         sha256.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        sha256.update(value.view(-1).view(torch.uint8).numpy().tobytes())  # as bytes: numpy has no bfloat16
+        sha256.update(value.view(-1).view(torch.uint8).numpy().tobytes())  # uint8, as numpy has no bfloat16
     return sha256.hexdigest()
