@@ -141,7 +141,7 @@ class ParsingData(LightningDataModule):
         """Return the keys of the documents of this task, for all ranks."""
         self.setup()
         number, tasks = self.shard
-        return list(self.keys)[number - 1 :: tasks]
+        return list(self.keys)[number - 1 :: tasks]  # keys are sorted by length, so tasks take about equally long
 
     def missing(self) -> list[str]:
         """Return the keys of the documents of this task that are missing in the cache."""

@@ -283,7 +283,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         for index, row in enumerate(rows):
             if not row["parse"]:  # a document without text
                 continue
-            parse = self.cache.get(row["parse"], row["id"])
+            parse = self.cache.get(row["parse"], row["id"])  # (cache key, id of the document)
             edus = align(torch.tensor([row["starts"], row["ends"]]).T, parse.edus)  # EDU of each token or -1, [tokens]
             size = int(edus.max()) + 1  # number of EDUs in the truncated text; 0 if it ends before the first one
             if size:

@@ -208,7 +208,7 @@ class SummarizationData(LightningDataModule, ABC):
             rank_zero_info(line)
 
     def encode_all(self, documents: "datasets.Dataset", **caching: Any) -> "datasets.Dataset":
-        """Return a table of the features of documents, a row each; `caching` are arguments of `Dataset.map`."""
+        """Return a table with the features of each document; `caching` are arguments of `Dataset.map`."""
         return documents.map(partial(_encode_row, self._for_workers()), remove_columns=["parts"], **caching)
 
     def with_corpus(self, corpus: Corpus, cache_dir: Path, eval_batch_size: int | None = None) -> Self:

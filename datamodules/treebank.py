@@ -78,7 +78,7 @@ class TreebankSplits(LightningDataModule, ABC):
         """Return the features of a document, with its `size` for sorting."""
 
     def documents(self, split: str) -> list[TreebankDocument]:
-        """Return the documents of a split, of training only those with `licences`, if set; logs the licences left out.
+        """Return the documents of a split, of training only those with one of `licences`; log the licences left out.
 
         Raises:
             UserError: if the split has no treebank, or no document is left.

@@ -125,11 +125,11 @@ def tree_gamma(tree: Tensor, size: int, rows: Rows = "side", probability: Tensor
     value = torch.ones(len(tree)) if probability is None else probability.float()  # of each node, [E - 1]
     change = torch.zeros(size + 1)  # sum of p(a, b, l) minus the sum of EDU a - 1, for `cumsum`
     # An EDU on a nucleus side of a node is the nucleus of all EDUs on the other side.
-    for ids, first, last, other_side in (  # `ids`: nuclearities whose left, or right, child is a nucleus
+    for ids, first, last, sibling_size in (  # nuclearities with this nucleus, its EDUs, size of its sibling
         (_LEFT_NUCLEUS, start, split, end - split),
         (_RIGHT_NUCLEUS, split + 1, end, split + 1 - start),
     ):
-        mass = other_side * value * torch.isin(nuclearity, torch.tensor(ids))  # for EDUs first ... last, [E - 1]
+        mass = sibling_size * value * torch.isin(nuclearity, torch.tensor(ids))  # for EDUs first ... last, [E - 1]
         change.index_add_(0, first, mass).index_add_(0, last + 1, mass, alpha=-1)
     gamma = change.cumsum(0)[:size] / size
     return gamma * nucleus_leaves(tree, size) if rows == "nucleus" else gamma  # 0 for satellites

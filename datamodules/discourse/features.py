@@ -51,7 +51,7 @@ def parser_features(
 ) -> ParserFeatures:
     """Return the features of a text with at least one EDU; `name` is its id, and `nodes` is its gold tree, if any.
 
-    Tokens are those of the tokenizer `subwords` of the parser's encoder; if it is None, `FEATURES` hashes of each word.
+    Tokens are ids of `subwords`, the tokenizer of the parser's encoder, or, if None, `FEATURES` hashes of each word.
 
     Raises:
         UserError: if a sentence or a paragraph lies outside the text.

@@ -88,7 +88,7 @@ def join_edus(texts: list[str]) -> tuple[str, list[Offsets]]:
 
 
 def in_language(document: TreebankDocument, code: str) -> TreebankDocument:
-    """Add sentences by the rules of language `code`, unless it has some or `sentence_starts` splits it (English)."""
+    """Add sentences to a document without any, by the rules of language `code`; `sentence_starts` splits English."""
     language = language_of(code)
     if language.is_english or document.sentences:
         return document
