@@ -38,12 +38,12 @@ class AgentsDecoder(nn.Module):
         g   = softmax(v_3^T tanh(W_7 c_a + W_8 s_t + b_2)),   c*  = sum_a g_a c_a
         p_a = sigmoid(v_5 c_a + v_6 s_t + v_7 y_t + b)
 
-    The multi-agent pointer P(w) = sum_a g_a (p_a P_voc(w) + (1 - p_a) u_a(w)) is one mixture p P_voc + (1 - p) u with p
-    = sum_a g_a p_a and the positions of agent a weighted by g_a (1 - p_a) / (1 - p). This form needs no distribution
-    over the vocabulary for each agent. The plain pointer computes one p from c*, and weights the positions by g_a.
+    The multi-agent pointer P(w) = sum_a g_a (p_a P_voc(w) + (1 - p_a) u_a(w)) copies from agent a by u_a, its attention
+    l_a. To avoid a distribution per agent, it is computed as p P_voc + (1 - p) u with p = sum_a g_a p_a; u weights the
+    positions of agent a by g_a (1 - p_a) / (1 - p). The plain pointer computes one p from c*, and weights by g_a.
 
-    For M = 1 agent there is no attention to agents: g = 1. `contextual` agent attention reads P_voc from [s_t; c*_t;
-    c*_{t-1}]. The matrix of c*_{t-1} is initialized with zeros, so that training can continue from a model without it.
+    For M = 1 agent, g = 1. With `contextual` agent attention, P_voc is computed from [s_t; c*_t; c*_{t-1}], else from
+    [s_t; c*_t]. The matrix of c*_{t-1} is zero at first, so that training can continue from a model without it.
     """
 
     def __init__(
@@ -84,17 +84,17 @@ class AgentsDecoder(nn.Module):
         M = memory.agents.shape[1]
         query = states.unsqueeze(1).expand(-1, M, -1, -1).flatten(0, 1)                          # [B M, N, H]
         # word attention l_a within each agent, and its context c_a, computed for B M agents as one batch
-        words = self.words(query, memory.projected.flatten(0, 1), memory.tokens.flatten(0, 1), coverage=None)
-        contexts = torch.bmm(words.to(memory.states.dtype), memory.states.flatten(0, 1))         # c_a, [B M, N, H]
-        words = words.unflatten(0, (-1, M))                                                      # l_a, [B, M, N, I]
+        weights = self.words(query, memory.projected.flatten(0, 1), memory.tokens.flatten(0, 1), coverage=None)
+        contexts = torch.bmm(weights.to(memory.states.dtype), memory.states.flatten(0, 1))       # c_a, [B M, N, H]
+        weights = weights.unflatten(0, (-1, M))                                                  # l_a, [B, M, N, I]
         contexts = contexts.unflatten(0, (-1, M))                                                # [B, M, N, H]
         # agent attention g, and the context c* of all agents
         log_agents = self._agent_log_attention(states, contexts, memory.agents)                  # [B, M, N]
-        agents = log_agents.exp()
+        agents = log_agents.exp()                                                                # g
         context = (agents.to(contexts.dtype).unsqueeze(-1) * contexts).sum(1)                    # [B, N, H]
         # logit of p, [B, N], and the weight of each agent in the copy distribution u, [B, M, N]
-        gate, agent_weights = self._pointer(states, embedded, contexts, context, log_agents)
-        copying = (agent_weights.unsqueeze(-1) * words).transpose(1, 2).flatten(2)               # u, [B, N, M I]
+        gate, copy_shares = self._pointer(states, embedded, contexts, context, log_agents)
+        copying = (copy_shares.unsqueeze(-1) * weights).transpose(1, 2).flatten(2)               # u, [B, N, M I]
         return Attended(context, agents.transpose(1, 2), copying, gate)
 
     def _agent_log_attention(self, states: Tensor, contexts: Tensor, agent_mask: Tensor) -> Tensor:
@@ -108,18 +108,18 @@ class AgentsDecoder(nn.Module):
     def _pointer(
         self, states: Tensor, embedded: Tensor, contexts: Tensor, context: Tensor, log_agents: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the logit of p [B, N], and the weight of each agent in the copy distribution, [B, M, N].
+        """Return the logit of p [B, N], and the weight of each agent in the copy distribution u, [B, M, N].
 
         `contexts`: c_a, [B, M, N, H]; `context`: c*, [B, N, H]; `log_agents`: log g, [B, M, N].
         """
-        step = (self.pointer_state(states) + self.pointer_word(embedded)).squeeze(-1)  # v_6 s_t + v_7 y_t + b, [B, N]
+        shared = (self.pointer_state(states) + self.pointer_word(embedded)).squeeze(-1)  # v_6 s_t + v_7 y_t + b, [B, N]
         if not self.multi_agent_pointer:
-            return upcast_half(self.pointer_context(context).squeeze(-1) + step), log_agents.exp()
-        gates = upcast_half(self.pointer_context(contexts).squeeze(-1) + step.unsqueeze(1))  # logit of p_a, [B, M, N]
-        generating = (log_agents + logsigmoid(gates)).logsumexp(1)  # log p, [B, N]; p itself may round to 0 or 1
-        copying = log_agents + logsigmoid(-gates)  # log g_a (1 - p_a), [B, M, N]
-        total = copying.logsumexp(1)  # log (1 - p), [B, N]
-        return generating - total, (copying - total.unsqueeze(1)).exp()  # log p - log (1 - p)
+            return upcast_half(self.pointer_context(context).squeeze(-1) + shared), log_agents.exp()
+        gates = upcast_half(self.pointer_context(contexts).squeeze(-1) + shared.unsqueeze(1))  # logit of p_a, [B, M, N]
+        log_generate = (log_agents + logsigmoid(gates)).logsumexp(1)  # log p, [B, N]; p itself may round to 0 or 1
+        log_copy = log_agents + logsigmoid(-gates)  # log g_a (1 - p_a), [B, M, N]
+        log_copy_total = log_copy.logsumexp(1)  # log (1 - p), [B, N]
+        return log_generate - log_copy_total, (log_copy - log_copy_total.unsqueeze(1)).exp()  # log p - log (1 - p)
 
     def features(self, states: Tensor, context: Tensor, previous_context: Tensor) -> Tensor:
         """Return the input of the output layer, tanh(W [s_t; c*_t; c*_{t-1}] + b), [..., H] like all arguments.

@@ -66,7 +66,7 @@ class PretrainedEncoderDecoder(nn.Module):
         return documents if self.shares_documents else documents.repeat_interleave(count, 0)
 
     def _run(self, states: Tensor, mask: Tensor, inputs: Tensor, past: EncoderDecoderCache | None, use_cache: bool):
-        """Run the decoder over inputs [B K, T] after `past`; states [B K, S, D], or shared [B, S, D]; mask [B, S]."""
+        """Run the decoder over inputs [B K, T] after `past`; states [B K, S, D] (if shared [B, S, D]); mask [B, S]."""
         mask = self._repeat_unless_shared(mask, len(inputs) // len(mask))
         mask = pretrained_attention.prepared_mask(self.model.config, mask, inputs.shape[1], states.dtype)
         causal = None  # with a cache, the model makes the causal mask itself
@@ -88,17 +88,17 @@ class PretrainedEncoderDecoder(nn.Module):
         self, states: Tensor, mask: Tensor, inputs: Tensor, target: Tensor, rows: Tensor, words: int
     ) -> tuple[Tensor, Tensor]:
         """Return log P of targets at the N flat positions `rows`, and its mean over the vocabulary, [N] each."""
-        logits = self._logits(states, mask, inputs)[rows, :words]  # words: size V of the tokenizer's vocabulary
+        logits = self._logits(states, mask, inputs)[rows, :words]  # V = `words`: other outputs have no token
         log_probs = upcast_half(logits).log_softmax(-1)                                  # [N, V]
         return log_probs.gather(1, target.flatten()[rows].unsqueeze(1)).squeeze(1), log_probs.mean(1)
 
     def distribution(self, states: Tensor, mask: Tensor, inputs: Tensor, words: int) -> Callable[[Tensor], Tensor]:
-        """Return a function from positions in flattened inputs [B K T] to log P of all tokens, [n] -> [n, words]."""
+        """Return a function from positions [n] in inputs flattened to [B K T] to log P of the first `words` tokens."""
         logits = self._logits(states, mask, inputs)[:, :words]
-        return lambda rows: upcast_half(logits[rows]).log_softmax(-1)
+        return lambda rows: upcast_half(logits[rows]).log_softmax(-1)                    # [n, words]
 
     def begin(self, states: Tensor, mask: Tensor) -> tuple[State, State]:
-        """Return the state (keys and values of the decoder) and memory (those of documents, and mask) of decoding."""
+        """Return the first state (keys and values of the decoder) and the memory (those of documents, and mask)."""
         first = torch.full_like(mask[:, :1], self.model.config.decoder_start_token_id, dtype=torch.long)  # [B, 1]
         # one step fills the cache with the keys and values of the documents, and of the first symbol
         cache = self._run(states, mask, first, past=None, use_cache=True).past_key_values

@@ -52,7 +52,7 @@ def plan_disjoint_windows(length: int, size: int) -> Windows:
     """Plan windows for training, disjoint except for the first, which gives vectors to a random number of its tokens.
 
     That number is above half; the other windows give vectors to all their tokens. They take about half the computation
-    of `plan_windows`. Tokens near a boundary have context on one side only, but the random first boundary moves all.
+    of `plan_windows`. Tokens near a boundary have context on one side only; the random first boundary changes which.
     """
     if length <= size:
         return plan_windows(length, size)  # a single window
