@@ -39,8 +39,8 @@ class Generative(Protocol):
     """Generative model, as self-critical training needs it.
 
     Its tokenizer has a method `end_ids(marks)`, which returns the ids of tokens that end a sentence, and `stop`, the id
-    of the end symbol; `language` is the code of the language of its texts. A training step logs `step_values`, see
-    `Summarizer`.
+    of the end symbol; `language` is the code of the language of its texts. A training step logs `step_values`, by
+    name.
     """
 
     tokenizer: Any
@@ -59,7 +59,7 @@ class Generative(Protocol):
 
         Without options they are log-probabilities of the model, with options of the distribution that `sample` draws
         from: with temperature, and renormalized over the tokens that are not forbidden. The step of the end symbol is
-        included; values after `lengths` are 0. The method works in both modes for any K and T, and logs nothing.
+        included; values after `lengths` are 0. The method works in train and eval mode for any K, T, and logs nothing.
         """
 
     def texts(self, batch: Batch, samples: Samples) -> list[list[str]]:
@@ -106,7 +106,7 @@ class Summarizer(LightningModule, ABC):
         self.val_summaries = val_summaries
         self.loss_weights: dict[str, float] = {}  # by the names of loss terms; 1 for a term without an entry
         self.step_values: dict[str, Tensor | float] = {}  # what a training step logs besides loss terms, by name
-        self.extra_terms: dict[str, Callable[[Any, Batch], Tensor]] = {}  # further loss terms, of model and batch
+        self.extra_terms: dict[str, Callable[[Any, Batch], Tensor]] = {}  # functions of model and batch
         self.model_loss_weight = 1.0  # weight of the sum of `loss_terms` in training, beside `extra_terms`
         self.tokenizer: Any = None  # set from the DataModule in `setup`
         self.language = ""  # none yet, so that the next line creates the ROUGE metrics

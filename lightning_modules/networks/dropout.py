@@ -12,7 +12,7 @@ _LEVELS = 2**16  # values of 16 random bits; an element is dropped if its value 
 class Dropout(nn.Dropout):
     """`nn.Dropout` with masks that are fast to draw on a CPU.
 
-    PyTorch's generator of masks (`bernoulli_`) is slow on CPUs: with this class, a training step of the discourse parser
+    PyTorch's generator of masks (`bernoulli_`) is slow on CPUs; with this one, a training step of the discourse parser
     is 1.15 times as fast (`experiments/results/attention_dropout.md`). One random number of 64 bits serves 4 elements.
     The probability is rounded to a multiple of 1/65,536 (0.1 becomes 0.100006), and the elements that stay are scaled
     accordingly. It does not work in `torch.vmap`.

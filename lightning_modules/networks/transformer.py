@@ -226,6 +226,6 @@ class DecoderLayer(nn.Module):
             keys, values = (torch.cat([old.to(new), new], -2) for old, new in zip(past, current))
             extended.append(KeyValues(keys, values))                                         # [B, K, N, t + 1, D / N]
             all_positions = KeyValues(keys.flatten(0, 1), values.flatten(0, 1))              # [B K, N, t + 1, D / N]
-            return self.attention(y.flatten(0, 1).unsqueeze(1), all_positions).view_as(y)
+            return self.attention(y.flatten(0, 1).unsqueeze(1), all_positions).view_as(y)    # [B, K, D]
 
         return self._cross_and_feed_forward(self.around_attention(x, attend), memory, memory_mask), extended[0]
