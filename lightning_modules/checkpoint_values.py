@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 
-def _is_number(value: Any) -> bool:  # as a count, of a size that fits 64 bits
+def _is_number(value: Any) -> bool:  # at most 64 bits; a bool is an int in Python
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1 << 63
 
 
@@ -22,7 +22,7 @@ def _is_weight(value: Any) -> bool:
     return is_dense and not value.is_quantized and not value.is_nested
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: Any) -> bool:  # a scalar of JSON
     return value is None or isinstance(value, bool | int | float | str)
 
 
@@ -50,7 +50,7 @@ def _is_state(value: Any) -> bool:
     return _is_nested(value, dict | list, lambda part: _is_plain(part) or _is_weight(part))
 
 
-def _is_switch(value: Any) -> bool:  # two numbers, see `Switch`
+def _is_switch(value: Any) -> bool:  # a scheduled value, and the one that it ends at
     return isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_number, value))
 
 

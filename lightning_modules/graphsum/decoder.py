@@ -108,9 +108,9 @@ def rows_at(graph: Tensor, position: Tensor) -> Tensor:
 class GraphAttention(nn.Module):
     """Attention to paragraphs and, within them, to their tokens: d_t = U_d^T [g_t; l_t].
 
-    Target token t, with query q_t, attends by scores e to paragraph j and to token i in it, and sums their values x.
-    Global: beta_tj = softmax(e_tj - (1 - G[s_t][j])^2 / (2 sigma^2)), g_t = sum_j beta_tj x_j. Local: gamma is softmax
-    within each paragraph, l_t = sum_j sum_i gamma_tji beta_tj x_ji. The position of the target token among the
+    Target token t, with query q_t, attends by scores e to paragraph j and to token i in it, and sums their values v.
+    Global: beta_tj = softmax(e_tj - (1 - G[s_t][j])^2 / (2 sigma^2)), g_t = sum_j beta_tj v_j. Local: gamma is softmax
+    within each paragraph, l_t = sum_j sum_i gamma_tji beta_tj v_ji. The position of the target token among the
     paragraphs is s_t = (L - 1) sigmoid(U^T tanh(W q_t)), of each head. Dropout is on beta, both as weights of
     paragraphs and of their tokens. Without a `bias`, graph and position are not used. `rows_at` interpolates G[s].
     """

@@ -23,7 +23,7 @@ _COMPILE_LIMIT = {"recompile_limit": 64, "fail_on_recompile_limit_hit": True}
 
 
 def padded_size(size: int, min_step: int) -> int:
-    """Round a size up to a multiple of an eighth of the next power of two (600 to 640), and at least of `min_step`."""
+    """Round a size up to a multiple of `min_step` or, if larger, of an eighth of the next power of two (600 to 640)."""
     exponent = max(0, (size - 1).bit_length() - 3)  # 2**exponent: an eighth of the next power of two, at least 1
     step = max(min_step, 2**exponent)  # four sizes between two powers of two, so that few shapes are compiled
     return -(-size // step) * step  # rounded up

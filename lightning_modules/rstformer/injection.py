@@ -163,17 +163,18 @@ def head_relations(heads: int, relations: int, frequency: Sequence[float] | None
 
 
 class DiscourseInjection(nn.Module):
-    """Computes the table that changes the scores of one layer; see the module docstring for the formulas.
+    """Computes the table by which a labelled discourse distribution (LDD) changes the scores of one layer.
 
-    It depends on p, the labelled discourse distribution (LDD) of a batch. With `log_bias` and `bias`, beta_h is learned
-    and initialized with 0 (plain attention). The table includes it, so its gradient is a sum over pairs of EDUs.
+    The LDD has the probabilities p(a, b, l) that EDU (elementary discourse unit) a, of the query, is the nucleus of EDU
+    b, of the key, under relation l; p_h is their sum over l, weighted for head h. beta_h is learned, from 0 (plain
+    attention), and part of the table, so that its gradient is a sum over pairs of EDUs.
 
     Args:
         weights: weights of relations for each head, [H, R], see `head_relations`.
-        injection: formula by which p enters the scores.
-        ablation: `wac` replaces scores by p with any injection; `no_labels` gives every head the mean over relations;
-            `no_discourse` returns no table. `ria`, `permuted`, `other` and `one_best` are as `none` here, because the
-            data changes the LDD.
+        injection: what replaces a score S: `product` S p_h, `one_plus` S (1 + p_h), `bias` S + beta_h p_h, or
+            `log_bias` S + beta_h log(eps + p_h).
+        ablation: `wac` replaces S by p_h; `no_labels` makes p_h the mean over relations; `no_discourse` returns no
+            table. The others change the LDD, in the data, and equal `none` here.
         learn_weights: whether to learn the weights of relations, initialized with `weights`.
         own_edu_neutral: whether `log_bias` keeps the scores of pairs of tokens in the same EDU.
 
@@ -219,8 +220,7 @@ class DiscourseInjection(nn.Module):
             raise ValueError(f"the parse has {band.shape[-1]} relations, but the model has {weights.shape[1]}")
         if self.ablation == "no_labels":
             return band.mean(-1).unsqueeze(1).expand(-1, len(weights), -1, -1)  # the same for all heads
-        # document n, EDU a, column b (EDU a + d is in column b + d of the band), relation l, head h
-        return torch.einsum("nabl,hl->nhab", band.to(weights.dtype), weights)
+        return torch.einsum("nabl,hl->nhab", band.to(weights.dtype), weights)  # document n, EDU a, column b, relation l
 
     def forward(self, band: Tensor) -> HeadTable | None:
         """Return the table for an LDD with p(a, a + d, l) at [n, a, b + d, l], 0 at d = 0; None with `no_discourse`."""
@@ -230,7 +230,7 @@ class DiscourseInjection(nn.Module):
             return self.table(self.probabilities(band))
 
     def table(self, p: Tensor) -> HeadTable:
-        """Return the table for p_h, see `probabilities`, [B, H, E, 2b + 1], by the formulas of the module docstring."""
+        """Return the table for p_h, see `probabilities`, [B, H, E, 2b + 1], by the formulas of the class docstring."""
         if self.ablation == "wac":
             return HeadTable(p, "replace")
         if self.injection == "product":

@@ -191,7 +191,7 @@ class DiscourseLED(nn.Module):
         hidden = encoder.embed_tokens(input_ids) + encoder.embed_positions(input_ids.shape)
         hidden = nn.functional.dropout(encoder.layernorm_embedding(hidden), encoder.dropout, encoder.training)
         view, tables = self.views(input_ids, attention_mask, global_attention_mask, discourse)
-        _report(*encoder.layers[0].self_attn.longformer_self_attn.choose(hidden.device, hidden.shape[1]))
+        _report(*encoder.layers[0].self_attn.longformer_self_attn.choose(hidden.device, hidden.shape[1]))  # once
         for layer, table in zip(encoder.layers, tables):
             # LayerDrop (Fan et al. 2020): skip a layer at random in training
             if not (encoder.training and encoder.layerdrop and torch.rand(()) < encoder.layerdrop):
