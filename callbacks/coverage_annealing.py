@@ -42,7 +42,7 @@ class CoverageAnnealing(Scheduled):
         self.weight = float(weight)  # not jsonargparse's type, which cannot be loaded with `weights_only`
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        if stage == "fit" and "coverage" not in pl_module.loss_weights:
+        if stage == "fit" and "coverage" not in pl_module.loss_weights:  # its class has no option `coverage`
             raise ValueError("CoverageAnnealing needs a model with coverage; set --model.coverage true or drop it")
 
     def _start(self, trainer: Trainer) -> int:

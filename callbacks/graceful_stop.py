@@ -78,7 +78,7 @@ class GracefulStop(Checkpoint):
         self.on_stop = on_stop
         self.received: int | None = None  # number of the first signal
         self.stopping = False  # whether a rank has received a signal, so that all ranks stop
-        self._saved = -1  # step of the last checkpoint; -1 before the first
+        self._saved_step = -1  # step of the last checkpoint; -1 before the first
         self._stepped = True  # whether the last training batch ended an optimizer step
         self._save_after_step = False  # set by a validation between accumulated batches: save after their step
         self._ended_early: str | None = None  # reason for early stopping in the last checkpoint
@@ -86,10 +86,10 @@ class GracefulStop(Checkpoint):
         self._outstanding = False  # whether the validation of this step is still to be done; kept in checkpoints
         self._max_steps: int | None = None  # original limit while `_raise_max_steps` raises it
         self._process = os.getpid()  # process that installed the handlers; forked workers ignore signals
-        self._before: dict[int, object] = {}  # previous handler of each signal, to be restored
+        self._previous_handlers: dict[int, object] = {}  # previous handler of each signal, to be restored
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal: record the first one, and end the process at the second Ctrl-C or SIGTERM."""
+        """Handle signal `number`: record the first one, and end the process at the second Ctrl-C or SIGTERM."""
         name = signal.Signals(number).name
         is_first = self.received is None
         in_worker = os.getpid() != self._process  # a loader process inherits this handler; its parent prints and raises
@@ -108,11 +108,11 @@ class GracefulStop(Checkpoint):
         """Install the signal handler once; not in `on_fit_start`, after which Lightning sets its own for SIGTERM."""
         self._process = os.getpid()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
-            if number not in self._before:
-                self._before[number] = signal.signal(number, self._handle)
+            if number not in self._previous_handlers:
+                self._previous_handlers[number] = signal.signal(number, self._handle)
 
     def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._listen()
+        self._listen()  # for signals
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Install the signal handler; in a resumed run, repeat the validation during which it was interrupted."""
@@ -126,9 +126,9 @@ class GracefulStop(Checkpoint):
             self._restore_max_steps(trainer)  # `_raise_max_steps` had added one step for it
 
     def _restore_handlers(self) -> None:
-        for number, handler in self._before.items():
+        for number, handler in self._previous_handlers.items():
             signal.signal(number, handler or signal.SIG_DFL)  # None: a handler that was not installed from Python
-        self._before = {}
+        self._previous_handlers = {}
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         """Restore the previous handlers and, on Ctrl-C, say which checkpoint the run resumes from."""
@@ -140,7 +140,7 @@ class GracefulStop(Checkpoint):
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         checkpoint[OUTSTANDING] = self._outstanding
-        checkpoint[ENDED_EARLY] = self._ended_early = early_stopping_reason(trainer)
+        checkpoint[ENDED_EARLY] = self._ended_early = early_stopping_reason(trainer)  # None if training goes on
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         self._outstanding = checkpoint.get(OUTSTANDING, False)  # missing in checkpoints of earlier versions
@@ -148,7 +148,7 @@ class GracefulStop(Checkpoint):
             self._raise_max_steps(trainer)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._raise_max_steps(trainer)
+        self._raise_max_steps(trainer)  # if a validation is outstanding
 
     def _raise_max_steps(self, trainer: Trainer) -> None:
         """Raise `max_steps` by 1 for an outstanding validation: at the limit, Lightning skips its training loop."""
@@ -165,9 +165,9 @@ class GracefulStop(Checkpoint):
             self._max_steps = None
 
     def _save(self, trainer: Trainer) -> None:
-        if not trainer.fast_dev_run:
+        if not trainer.fast_dev_run:  # which writes no files
             trainer.save_checkpoint(self.path, weights_only=False)
-            self._saved = trainer.global_step
+            self._saved_step = trainer.global_step
 
     def _signal_received(self, trainer: Trainer) -> bool:
         """Return whether any rank has received a signal; all ranks must call this."""
@@ -223,7 +223,7 @@ class GracefulStop(Checkpoint):
             self._end(trainer)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        # the checkpoint of the last step may have been saved before `EarlyStopping` ended training
-        if self._saved != trainer.global_step or self._ended_early != early_stopping_reason(trainer):
+        # the checkpoint of the last step may have been saved before `EarlyStopping` set its reason to end training
+        if self._saved_step != trainer.global_step or self._ended_early != early_stopping_reason(trainer):
             self._save(trainer)
         self._restore_handlers()

@@ -11,8 +11,8 @@ from datamodules.documents import UserError
 from lightning_modules import lightning_internals
 
 LATER = ("train/", "lr-")  # logged from the first training batch on
-_VALIDATIONS = 5  # number of validations with the same score before a warning
-_FALL = 0.1  # fraction by which the training loss must have fallen since the first validation
+_MIN_VALIDATIONS = 5  # number of validations with the same score before a warning
+_MIN_FALL = 0.1  # fraction by which the training loss must have fallen since the first validation
 
 
 class MonitorCheck(Callback):
@@ -28,10 +28,10 @@ class MonitorCheck(Callback):
     """
 
     def __init__(self) -> None:
-        self._checked: set[str] = set()
+        self._checked: set[str] = set()  # monitored names that are logged
         self._scores: dict[str, set[float]] = {}  # distinct values of each monitored name
-        self._validations = 0
-        self._first_loss: float | None = None
+        self._num_validations = 0
+        self._first_loss: float | None = None  # training loss at the first validation
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.state.fn == "fit":
@@ -42,21 +42,21 @@ class MonitorCheck(Callback):
 
     def _warn_if_constant(self, trainer: Trainer, names: list[str], language: str | None) -> None:
         """Count a validation, and warn once of each monitored name whose value stays the same while the loss falls."""
-        self._validations += 1
+        self._num_validations += 1
         loss = float(trainer.callback_metrics.get("train/loss", 0.0))  # 0 if none is logged: then never `has_fallen`
         first_loss = self._first_loss = loss if self._first_loss is None else self._first_loss
         remedy = "monitor another value with --checkpoint.monitor"
         if language is not None:  # None: a model without a language
             remedy = f"set --data.language if the texts are not in language {language!r} (xx for any), or {remedy}"
-        has_fallen = first_loss != 0 and first_loss - loss >= _FALL * abs(first_loss)
+        has_fallen = first_loss != 0 and first_loss - loss >= _MIN_FALL * abs(first_loss)
         for name in names:
             value = float(trainer.callback_metrics[name])
             scores = self._scores.setdefault(name, set())
             scores.add(value)
-            if has_fallen and self._validations >= _VALIDATIONS and len(scores) == 1:
+            if has_fallen and self._num_validations >= _MIN_VALIDATIONS and len(scores) == 1:
                 scores.add(float("nan"))  # now 2 elements, so that there is no second warning
                 rank_zero_warn(
-                    f"{_monitors(trainer)[name]} {name} is {value:g} in all {self._validations} validations, while "
+                    f"{_monitors(trainer)[name]} {name} is {value:g} in all {self._num_validations} validations, while "
                     f"train/loss falls from {first_loss:.3g} to {loss:.3g}, so that no checkpoint is better than the "
                     f"first; {remedy}"
                 )
@@ -93,7 +93,7 @@ def check_at_validations(trainer: Trainer) -> None:
 
 
 def _monitors(trainer: Trainer) -> dict[str, str]:
-    """Return the argument of the run that first names it, for messages, by the name of each monitored value."""
+    """Return the monitored names, each with the first argument of the run that monitors it, which messages give."""
     arguments: dict[str, str] = {}
     for callback in trainer.callbacks:
         if isinstance(monitor := getattr(callback, "monitor", None), str):  # most callbacks monitor nothing

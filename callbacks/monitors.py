@@ -65,7 +65,7 @@ class Throughput(Callback):
         self._reset()
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._log_throughput(trainer)
+        self._log_throughput(trainer)  # time in validation does not count
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict) -> None:
         self._log_throughput(trainer)

@@ -39,13 +39,13 @@ class PredictionWriter(Callback):
         self._file: IO[str] | None = None  # this rank's lines, while predictions are written
         self._ids: set[str] = set()  # of the documents with a prediction
 
-    def _part(self, rank: int) -> Path:  # hidden file with the lines of one rank
+    def _rank_file(self, rank: int) -> Path:  # hidden file with the lines of one rank
         return self.path.with_name(f".{self.path.name}.rank{rank}")
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.state.fn != "fit":  # not in validations during training
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self._part(trainer.global_rank).open("w", encoding="utf-8")
+            self._file = self._rank_file(trainer.global_rank).open("w", encoding="utf-8")
 
     def on_test_batch_end(self, trainer, pl_module, outputs, batch, batch_idx, dataloader_idx=0) -> None:
         if self._file is not None:
@@ -63,7 +63,7 @@ class PredictionWriter(Callback):
         if trainer.is_global_zero:
             with naming_full_disk(self.path):
                 self._merge(trainer.world_size)
-                self._describe(trainer)
+                self._write_descriptions(trainer)
 
     on_validation_start = on_predict_start = on_test_start
     on_validation_batch_end = on_predict_batch_end = on_test_batch_end
@@ -71,7 +71,7 @@ class PredictionWriter(Callback):
 
     def _merge(self, world_size: int) -> None:
         """Merge the files of all ranks into one, which appears when it is complete; set the ids of its documents."""
-        parts = [self._part(rank) for rank in range(world_size)]
+        parts = [self._rank_file(rank) for rank in range(world_size)]
         # split at line feeds only; `str.splitlines` would also split at separators inside texts
         lines_of_ranks = [part.read_text(encoding="utf-8").split("\n")[:-1] for part in parts]
         # rank r of n has documents r, r + n, ..., so taking one line from each rank in turn restores the order
@@ -82,7 +82,7 @@ class PredictionWriter(Callback):
         for part in parts[1:]:
             part.unlink()
 
-    def _describe(self, trainer: Trainer) -> None:
+    def _write_descriptions(self, trainer: Trainer) -> None:
         """Write signatures, description of the weights (if any) and mean scores, each file as a whole."""
         scores = {name: float(value) for name, value in trainer.callback_metrics.items()}
         contents = {  # signatures (settings of ROUGE) are the same for all splits
@@ -92,14 +92,14 @@ class PredictionWriter(Callback):
             self.path.with_suffix(".checkpoint.json"): self.checkpoint,
             results_path(self.path): {
                 **self.source, "documents": len(self._ids), "predictions": self.path.name, "scores": scores,
-                **self._lead(trainer),  # language, and scores of a baseline
+                **self._lead_scores(trainer),  # language, and scores of a baseline
             },
         }  # fmt: skip
         for path, content in contents.items():
             if content is not None:  # `checkpoint` may be None
                 atomic_write(path, json.dumps(content, indent=1) + "\n")
 
-    def _lead(self, trainer: Trainer) -> dict[str, Any]:
+    def _lead_scores(self, trainer: Trainer) -> dict[str, Any]:
         """Return the language and ROUGE of first sentences, a baseline; {} without references, or for `predict`."""
         data = getattr(trainer, "datamodule", None)  # None if loaders are passed to the trainer
         split = "val" if trainer.state.fn == "validate" else "test"
@@ -116,4 +116,4 @@ class PredictionWriter(Callback):
         with suppress(OSError):  # on a full disk `close` fails, too; `exception` already reports it
             self._file.close()
         self._file = None
-        self._part(trainer.global_rank).unlink(missing_ok=True)
+        self._rank_file(trainer.global_rank).unlink(missing_ok=True)

@@ -57,7 +57,7 @@ class Playground:
     def __init__(self, paths: Sequence[str], split: str | None = None, max_characters: int = 20_000) -> None:
         self.max_characters = max_characters
         self._folder = TemporaryDirectory(prefix="precis-")  # for caches, removed with this object
-        self._lock = Lock()  # for `_card`, which changes options of a model
+        self._lock = Lock()  # held by `_card`, which changes options of a model
         self.runs: dict[str, Run] = {}
         last_names = [Path(path).name for path in paths]
         for path, last_name in zip(paths, last_names):
@@ -79,8 +79,8 @@ class Playground:
             reason = " ".join(str(error).split())
             print(f"{folder}: no documents of its corpus can be picked ({reason})", file=sys.stderr)
             return {}
-        first = table.select(range(min(_DOCUMENTS, len(table))))
-        return {record["id"]: record for record in first.to_list()}
+        records = table.select(range(min(_DOCUMENTS, len(table)))).to_list()  # the first ones
+        return {record["id"]: record for record in records}
 
     def pick(self, document_id: str | None) -> tuple[str, str]:
         """Return the text and the first reference of a document by id; an example without a reference by default."""

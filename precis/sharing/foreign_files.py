@@ -36,7 +36,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     for key in ("model", "state_dict"):  # keys of the weights in training checkpoints
         if isinstance(content, Mapping) and isinstance(content.get(key), Mapping | Inert):
             content = content[key]
-    weights = dict(_tensors(content))
+    weights = dict(_named_tensors(content))
     if not weights:
         raise UserError(f"{path}: no weights in it; give a checkpoint with a state dict")
     return weights
@@ -66,18 +66,18 @@ _REMEDY = (
 )
 
 
-def _tensors(content: Any, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
+def _named_tensors(content: Any, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
     """Yield (`prefix` + name, tensor) of a state dict, or of parameters, buffers and parts of a pickled module."""
     if isinstance(content, Inert):  # a pickled object: if it is a module, it has the parts below
         attributes = vars(content)
         for part in ("_parameters", "_buffers", "_modules"):
-            yield from _tensors(attributes.get(part) or {}, prefix)  # {} if it is not a module
+            yield from _named_tensors(attributes.get(part) or {}, prefix)  # {} if it is not a module
     elif isinstance(content, Mapping):
         for name, value in content.items():
             if isinstance(value, Tensor):
                 yield f"{prefix}{name}", value.detach()  # a parameter becomes a plain tensor
             elif isinstance(value, Inert):
-                yield from _tensors(value, f"{prefix}{name}.")
+                yield from _named_tensors(value, f"{prefix}{name}.")
 
 
 Kind = Literal["presumm_ext", "presumm_abs", "matchsum"]

@@ -79,10 +79,10 @@ def mean_difference(scores: Array, baseline: Array, fixed: tuple[bool, bool] = (
     mean = column_means(by_document)  # [M]
     trained = [system for system, is_fixed in zip(systems, fixed) if not is_fixed]
     repeated = [system for system in trained if len(system) > 1]  # a single run has no variance over seeds
-    over_seeds = [_error(np.stack([column_means(run) for run in system])) for system in repeated]  # `_Error` of each
-    tests = [_total([*over_seeds, _error(by_document)])]  # over seeds and documents: their variances add up
+    over_seeds = [_error_of_mean(np.stack([column_means(run) for run in system])) for system in repeated]
+    tests = [_error_of_sum([*over_seeds, _error_of_mean(by_document)])]  # over seeds and documents: variances add up
     if trained and len(over_seeds) == len(trained):  # each trained system has several runs
-        tests.append(_total(over_seeds))  # over seeds alone
+        tests.append(_error_of_sum(over_seeds))  # over seeds alone
     # of both tests: the wider interval, larger p-value and larger detectable difference (half width + error at power)
     half_width = np.max([test.quantile((1 + LEVEL) / 2) for test in tests], axis=0)
     p = np.max([test.p_value(mean) for test in tests], axis=0)
@@ -120,7 +120,7 @@ def keep_shared(*systems: Array) -> list[Array]:
     return [np.where(lacking, np.nan, scores) for scores in systems]
 
 
-def _error(values: Array) -> _Error:
+def _error_of_mean(values: Array) -> _Error:
     """Return the errors of means over K independent values (seeds or documents), [K, M] -> [M]; nan is left out."""
     counts = (~np.isnan(values)).sum(0)  # [M]
     squares = np.nansum((values - column_means(values)) ** 2, axis=0)  # [M]
@@ -128,7 +128,7 @@ def _error(values: Array) -> _Error:
         return _Error(squares / (counts - 1) / counts, counts - 1)
 
 
-def _total(errors: Sequence[_Error]) -> _Error:
+def _error_of_sum(errors: Sequence[_Error]) -> _Error:
     """Return the error [M] of a sum of independent means, with the degrees of freedom of Satterthwaite (1946)."""
     variance = sum(error.variance for error in errors)
     with np.errstate(divide="ignore", invalid="ignore"):  # 0 / 0 for equal scores

@@ -31,7 +31,7 @@ def bootstrap_interval(scores: ArrayLike, resamples: int = RESAMPLES, seed: int 
         scores: scores of N documents, [N], or by M measures, [N, M]; all measures use the same resamples. Missing
             scores are NaN and left out of means.
     """
-    table, is_single = _table(scores)  # [N, M], with M = 1 for the scores [N] of a single measure
+    table, is_single = _as_table(scores)  # [N, M], with M = 1 for the scores [N] of a single measure
     means = resampled_means(table, resamples, seed)  # [resamples, M]
     low, high = (quantiles(means, share) for share in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
     results = (column_means(table), low, high)  # [M] each
@@ -43,7 +43,7 @@ def resampled_means(scores: ArrayLike, resamples: int = RESAMPLES, seed: int = 0
 
     Missing scores (NaN) are left out of means; the mean of a sample without any score is NaN.
     """
-    table, _ = _table(scores)  # [N, 1] for the scores of a single measure
+    table, _ = _as_table(scores)  # [N, 1] for the scores of a single measure
     present = ~np.isnan(table)
     if present.all():
         return resampled_sums(table, resamples, seed) / len(table)
@@ -59,7 +59,7 @@ def resampled_sums(columns: ArrayLike, resamples: int = RESAMPLES, seed: int = 0
     """
     if resamples < 1:
         raise ValueError(f"at least one resample is needed; got {resamples}")
-    table, _ = _table(columns)  # [N, M]
+    table, _ = _as_table(columns)  # [N, M]
     documents = len(table)
     rng = np.random.default_rng(seed)
     block = max(1, _BLOCK // documents)  # resamples at a time: about `_BLOCK` drawn documents, which fit the cache
@@ -105,7 +105,7 @@ def number_or_none(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _table(scores: ArrayLike) -> tuple[Array, bool]:
+def _as_table(scores: ArrayLike) -> tuple[Array, bool]:
     """Return scores of N documents by M measures as [N, M], with M = 1 for scores [N]; and whether they were [N]."""
     table = np.asarray(scores, dtype=np.float64)
     if table.ndim not in (1, 2) or not len(table):
