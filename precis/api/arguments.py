@@ -10,40 +10,41 @@ Text = str | Mapping[str, Any] | Document
 
 
 def checked(name: str, value: Any, kinds: Any, remedy: str) -> Any:
-    """Return the value of an argument; a `UserError` with the name and a remedy if it is of none of these types."""
+    """Return the `value` of the argument `name` if its type is in `kinds`; else raise a `UserError` with `remedy`."""
     if not isinstance(value, kinds):
         raise UserError(f"{name} is of type {type(value).__name__}; give {remedy}")
     return value
 
 
 def metric_names(metrics: Any) -> str | None:
-    """Return names of metrics, separated by commas, or None; a `UserError` if they are no string or list of strings."""
+    """Return metrics, a string or a list, as a comma-separated string; None for None, a `UserError` for other types."""
     if isinstance(metrics, str | None):
         return metrics
     remedy = "names of metrics, as a list or separated by commas"
-    return ",".join(checked("metrics", name, str, remedy) for name in checked("metrics", metrics, list | tuple, remedy))
+    names = checked("metrics", metrics, list | tuple, remedy)  # raises a `UserError` for another type
+    return ",".join(checked("metrics", name, str, remedy) for name in names)
 
 
 def text_rows(texts: Text | Iterable[Text]) -> list[dict[str, Any]]:
-    """Return texts as records with `id`, by default their number from 1, and `document`; a `UserError` for no words."""
-    rows = []
+    """Return a dict with `id` (by default 1, 2, ...) and `document` of each text; a `UserError` if one has no words."""
+    records = []
     if isinstance(texts, str | Mapping | Document):  # a single text
         texts = [texts]
     for number, text in enumerate(checked("texts", texts, Iterable, "a string, or a list of strings"), start=1):
         if not isinstance(text, (str, Mapping, Document)):
             kind = type(text).__name__
             raise UserError(f"text {number} is of type {kind}; give a string, or a mapping with a field 'document'")
-        row = {"id": str(number), **text_row(text)}
-        strings = [part for _, part in leaves(row.get("document", "")) if isinstance(part, str)]
+        record = {"id": str(number), **text_row(text)}
+        strings = [part for _, part in leaves(record.get("document", "")) if isinstance(part, str)]  # in nested lists
         if not "".join(strings).strip():
             raise UserError(f"text {number} has no words; leave it out, or give one with words")
-        rows.append(row)
-    if not rows:
+        records.append(record)
+    if not records:
         raise UserError("there is no text; give a string, or a list of them")
-    return rows
+    return records
 
 
-def text_row(text: Text) -> dict[str, Any]:
+def text_row(text: Text) -> dict[str, Any]:  # record of a text: `document`, and the other fields that it has
     if isinstance(text, Document):
         return {"id": text.id, "document": text.parts, "summary": text.references}
     return {"document": text} if isinstance(text, str) else dict(text)

@@ -1,4 +1,4 @@
-"""The discourse structure of a text: its best RST tree, and the distribution over relations between its EDUs."""
+"""The discourse structure of a text: its best RST tree, and the labeled discourse distribution (LDD) over its EDUs."""
 
 from functools import lru_cache
 
@@ -21,13 +21,13 @@ _load_parser = lru_cache(maxsize=2)(load_parser)
 
 
 class Discourse:
-    """A parsed text. In a notebook it shows its tree.
+    """The discourse of a text by Rhetorical Structure Theory (RST). In a notebook it is displayed as its tree.
 
     Attributes:
-        edus: texts of the E elementary discourse units.
+        edus: texts of the E elementary discourse units (EDUs).
         relations: names of the R relations.
-        tree: the best tree.
-        parse: the parser's answer: offsets of the EDUs, the LDD of nearby EDUs (its band), their importance (gamma).
+        tree: the best RST tree.
+        parse: the parser's answer: offsets and importance of EDUs, distribution over relations of nearby EDUs.
     """
 
     def __init__(self, parse: DiscourseParse, text: str) -> None:
@@ -38,10 +38,10 @@ class Discourse:
 
     @property
     def ldd(self) -> Tensor:
-        """The labelled discourse distribution p(EDU i is the nucleus of EDU j under relation l), [E, E, R].
+        """The labeled discourse distribution (LDD) p(EDU i is the nucleus of EDU j under relation l), [E, E, R].
 
         Raises:
-            ValueError: if the parse lacks pairs: it stores those of EDUs up to a maximum distance, for long texts.
+            ValueError: if the text is so long that the parse, which stores pairs of nearby EDUs, lacks distant pairs.
         """
         return self.parse.dense()
 
@@ -64,22 +64,23 @@ def parse(text: str, parser: str | LightningModule = "default", rows: Rows = "si
 
     Args:
         text: the document; blank lines separate its paragraphs.
-        parser: a name of `precis parse --parser`, the folder of a trained parser, or a parser.
-        rows: which EDUs have probability as a nucleus: all on its `side`, or only those which are a `nucleus`.
-        language: ISO code of the language, which divides the text into sentences.
+        parser: name of a parser as in `precis parse --parser`, folder of a trained parser, or the parser itself.
+        rows: which EDUs of a nucleus may have probability, see `tree_ldd`: all in its span (`side`), or only those that
+            are nuclei of their own parents (`nucleus`).
+        language: ISO code of the language, by whose rules the text is divided into sentences.
 
     Raises:
         UserError: if the text is empty, or there is no such parser.
     """
     if not isinstance(text, str) or not text.strip():
         raise UserError("there is no text to parse; give a string with words")
-    (document,) = documents_of(Texts([("text", text)]), language)
+    (document,) = documents_of(Texts([("text", text)]), language)  # "text": the id
     if isinstance(parser, str):
-        # band, EDUs to each side: all, at most the number of words; a power of two, so that texts share a cached parser
-        num_words = len(length_words(text))
-        band = min(LARGEST_HEAT_MAP, max(64, 1 << (num_words - 1).bit_length()))  # 64, so that short texts share one
-        parser = _load_parser(parser, rows, band)
-    if not hasattr(parser, "predict_step"):  # see `datamodules.parsing.Parser`
+        num_words = len(length_words(text))  # at least the number of EDUs
+        # maximum distance of stored pairs of EDUs: the next power of two, and at least 64, so that texts share parsers
+        band = min(LARGEST_HEAT_MAP, max(64, 1 << (num_words - 1).bit_length()))
+        parser = _load_parser(parser, rows, band)  # cached
+    if not hasattr(parser, "predict_step"):  # which every parser has
         raise UserError(f"parser is of type {type(parser).__name__}; give a name, a folder or a parser")
-    _, parsed = parse_document(document, parser)  # the first is the request, with the same text
+    _, parsed = parse_document(document, parser)  # (parser's input, parse)
     return Discourse(parsed, document.text)

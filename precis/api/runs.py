@@ -37,8 +37,8 @@ class Evaluation:
     Attributes:
         summaries: one for each document, with its own `scores`.
         scores: a row for each measure: `mean`, `low` and `high` (95 % bootstrap interval over documents), `documents`
-            (those with a score) and `signature` (how it was computed).
-        left_out: why other metrics were not computed, by name.
+            (number of those with a score) and `signature` (how it was computed).
+        left_out: for each metric that was not computed, the reason.
     """
 
     summaries: list[Summary]
@@ -47,7 +47,7 @@ class Evaluation:
 
 
 class Run:
-    """A model with its tokenizer and options, ready to summarize; arguments and errors as in `load`."""
+    """A model with its tokenizer and options, ready to summarize; arguments and errors as in `precis.load`."""
 
     def __init__(self, path: str | Path, checkpoint: str | Path | None = None, **options: Any) -> None:
         checked("path", path, str | Path, "the folder of a run, or the name of a model")
@@ -55,13 +55,13 @@ class Run:
         self.path = Path(path)
         self._folder = TemporaryDirectory(prefix="precis-")  # cache of parses and features, removed with this object
         self._lock = RLock()  # options of the model are changed during a call, so only one thread may use it
-        chosen = Path(checkpoint) if checkpoint else None  # None: the best one
+        checkpoint_path = Path(checkpoint) if checkpoint else None  # None: the best one
         try:
-            pretrained = PretrainedOptions(**options)  # of which a trained run only takes `generation`
+            pretrained = PretrainedOptions(**options)  # a run of this suite uses only `generation`
             # no limit on evaluated documents, whatever the config of the run says
-            loaded = load_model(path, chosen, options=pretrained, cache_dir=self._folder.name, max_eval=None)
+            loaded = load_model(path, checkpoint_path, options=pretrained, cache_dir=self._folder.name, max_eval=None)
         except ArgumentError as error:  # a config of the run that this version does not read
-            raise UserError(f"{self.path}: {explain(str(error), 'fit')}") from None  # refers to help of `precis fit`
+            raise UserError(f"{self.path}: {explain(str(error), 'fit')}") from None  # "fit": hints at its help
         except TypeError as error:  # an unknown name in `options`
             options_of_models = ", ".join(PretrainedOptions.__dataclass_fields__)
             raise UserError(f"{error}; a model of Hugging Face has {options_of_models}") from None
@@ -90,8 +90,9 @@ class Run:
                 selection for extractive models, such as `k=2`; generation settings for a model of Hugging Face.
 
         Returns:
-            A `Summary`, or a list of them, with `text` and `sentences`; `words` and `copied` for models that copy;
-            `positions`, `sentence_scores` and `document` for extractive models; `scores` if there is a reference.
+            A `Summary`, or a list of them, with `text` and `sentences`; for models that copy words from the document,
+            `words` and whether each is `copied`; for extractive models, `positions` (of the selected sentences),
+            `sentence_scores` and `document`; `scores` if there is a reference.
 
         Raises:
             UserError: if a text is empty, or the model has no such option.
@@ -121,7 +122,7 @@ class Run:
             batch_size: number of documents that are summarized together.
             resamples: number of resamples of the bootstrap.
             seed: seed of the bootstrap.
-            score_options: options of the measures; by default those of `ScoreOptions` in the language of the run.
+            score_options: options of the metrics; by default the defaults of `ScoreOptions`, in the run's language.
             options: as in `summarize`.
 
         Raises:
@@ -132,20 +133,20 @@ class Run:
         checked("seed", seed, int, "a whole number")
         checked("score_options", score_options, ScoreOptions | None, "a ScoreOptions")
         with self._data_over(self._corpus(documents), batch_size) as data:
-            # `data` has the documents as its test split, whichever split they are from
+            # in `data`, the documents are the test split, whichever split they come from
             sources = {record["id"]: as_document(record).sentences for record in data.documents("test")}
             summaries = self._summarize(data, options)
         predictions = []
         for summary in summaries:
-            where, source = f"document {summary.id!r}", sources[summary.id]  # where: for messages
+            where, source = f"document {summary.id!r}", sources[summary.id]  # where: names it in error messages
             predictions.append(Prediction(summary.id, where, summary.sentences, summary.references, source))
         score_options = score_options or ScoreOptions(language=self.model.language)
         evaluated = evaluate_predictions(predictions, names, score_options, resamples, seed)
-        frame = pd.DataFrame(evaluated.means).drop(columns="system").set_index("measure")  # there is one system
-        return Evaluation(summaries, frame, evaluated.left_out)  # left_out: why, by metric
+        frame = pd.DataFrame(evaluated.means).drop(columns="system").set_index("measure")  # this run is the only system
+        return Evaluation(summaries, frame, evaluated.left_out)  # left_out: reasons by metric
 
     def _corpus(self, documents: str | Path | Corpus | Sequence[Text]) -> Corpus:
-        """Return the argument `documents` of `evaluate` as a corpus with these documents as its test split."""
+        """Return a corpus whose test split is the argument `documents` of `evaluate`."""
         if isinstance(documents, Corpus):
             return documents
         if isinstance(documents, str) and documents in ("train", "val", "test"):
@@ -158,20 +159,20 @@ class Run:
 
     @contextmanager
     def _data_over(self, corpus: Corpus, batch_size: int) -> Iterator[SummarizationData | TextDocuments]:
-        """Yield the run's DataModule over the test split of `corpus`; its cached texts are removed at the end."""
+        """Yield the run's DataModule with the test split of `corpus`; files that it caches are removed at the end."""
         if checked("batch_size", batch_size, int, "a whole number") < 1:
             raise UserError(f"batch_size must be at least 1, got {batch_size}")
         with TemporaryDirectory(dir=self._folder.name) as cache, quiet_progress():
             yield self.data.with_corpus(corpus, Path(cache), batch_size)
 
     def _summarize(self, data: SummarizationData, options: Mapping[str, Any]) -> list[Summary]:
-        """Summarize the test split, in order; options of the model are changed for this call."""
+        """Summarize the test split of `data`, in order; `options` replace those of the model during this call."""
         with self._lock, changed_options(self.model, options):
-            return self.model.scored(list(summarize_all(self.model, data)))
+            return self.model.scored(list(summarize_all(self.model, data)))  # with ROUGE where there are references
 
 
 def load(path: str | Path, checkpoint: str | Path | None = None, **options: Any) -> Run:
-    """Load a model that summarizes.
+    """Load a summarizer.
 
     Args:
         path: the name of a model that comes with the suite (`extractive`, `small`, `docstring`, `lexrank`), a run

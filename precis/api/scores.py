@@ -24,35 +24,35 @@ def rouge(
     """Return mean ROUGE F1 x 100 over documents, as `precis evaluate` computes it.
 
     Args:
-        summaries: a text, or one for each document. Lines of a text are sentences; a single line is split into them.
+        summaries: a text, or one for each document. Each line is a sentence; a single line is split into sentences.
         references: for each document a text, or a list of texts.
-        options: fields of `precis evaluate`, such as `variants="rouge1,rougeL"`, `stem=False`,
+        options: fields of `ScoreOptions`, such as `variants="rouge1,rougeL"`, `stem=False`,
             `multi_reference="mean"` or `rouge_parts="prf"`.
 
     Returns:
-        The mean of each variant, by name.
+        The mean of each ROUGE variant, by name.
 
     Raises:
         UserError: if the numbers of references and summaries differ, or a reference is empty.
     """
-    texts = _listed("summaries", summaries)
-    # references of each text: for a single text, a list is its references
-    all_targets = [references] if isinstance(summaries, str) else _listed("references", references)
-    if len(texts) != len(all_targets) or not texts:
-        counts = f"{counted(len(texts), 'summary')} and {counted(len(all_targets), 'reference')}"
+    texts = _as_list("summaries", summaries)
+    # for each summary, one reference or a list; beside a single summary, a list has references of this summary
+    all_references = [references] if isinstance(summaries, str) else _as_list("references", references)
+    if len(texts) != len(all_references) or not texts:
+        counts = f"{counted(len(texts), 'summary')} and {counted(len(all_references), 'reference')}"
         raise UserError(f"{counts}; give one reference for each summary")
-    if "variants" in options:
+    if "variants" in options:  # `checked` raises a `UserError` for another type
         checked("variants", options["variants"], str, "names of variants, separated by commas")
     cutter = SentenceCutter(language=checked("language", options.get("language", "en"), str, "an ISO code"))
     predictions = []
-    for number, (summary, target) in enumerate(zip(texts, all_targets), start=1):
+    for number, (summary, one_or_several) in enumerate(zip(texts, all_references), start=1):
         name = f"reference {number}"
-        targets = [cutter(_text(name, reference)) for reference in _listed(name, target)]
-        if not targets or not all(targets):
+        split_references = [cutter(_checked_text(name, reference)) for reference in _as_list(name, one_or_several)]
+        if not split_references or not all(split_references):
             raise UserError(f"summary {number}: a reference is empty; give it text, or leave the summary out")
-        sentences = cutter(_text(f"summary {number}", summary))
-        # the signature of the scores names the sentence splitting
-        predictions.append(Prediction(str(number), f"summary {number}", sentences, targets, split=cutter.name))
+        place, name_of_splitter = f"summary {number}", cutter.name  # for error messages, and the signature of scores
+        sentences = cutter(_checked_text(place, summary))
+        predictions.append(Prediction(str(number), place, sentences, split_references, split=name_of_splitter))
     try:
         scores = score(predictions, ["rouge"], ScoreOptions(**options))
     except ValueError as error:
@@ -63,15 +63,15 @@ def rouge(
     return {name: float(np.mean(result.values)) for name, result in scores.items()}
 
 
-def _listed(name: str, texts: Any) -> list[Any]:
-    """Return an argument as a list of texts, even if it is a single text; errors call the argument `name`."""
+def _as_list(name: str, texts: Any) -> list[Any]:
+    """Return an argument as a list, with one entry if it is a single text; errors call the argument `name`."""
     return [texts] if isinstance(texts, str) else list(checked(name, texts, Iterable, "a string, or a list of strings"))
 
 
-def _text(name: str, text: Any) -> str | list[str]:
-    """Return a text after checking that it is a string or a list of sentences; errors call it `name`."""
-    for part in _listed(name, text):
-        checked(name, part, str, "a string, or a list of its sentences")
+def _checked_text(name: str, text: Any) -> str | list[str]:
+    """Return `text` if it is a string or a list of sentences; else raise a `UserError` that calls it `name`."""
+    for sentence in _as_list(name, text):
+        checked(name, sentence, str, "a string, or a list of its sentences")
     return text
 
 
@@ -88,12 +88,13 @@ def compare(
         runs: run folders with predictions, sweep folders, files of predictions.
         baseline: the run, or the name of the system, that others are compared with; by default the first.
         metrics: measures, as a list or comma-separated; by default ROUGE, length and repetition.
-        split: `test`, `val` or `predict`; by default the first that all runs have.
+        split: predicted split, `test`, `val` or `predict`; by default the first of these that all runs have.
         language: code of the language in which ROUGE is computed again; by default, recorded scores are compared.
 
     Returns:
-        A row for each system and measure: `mean`, `low`, `high`, `spread` (over seeds), `difference` to the baseline
-        with `difference_low` and `difference_high`, `p`, `significant`. `attrs["how"]` describes the computation.
+        A row for each system and measure: `mean` with its interval `low` to `high`, `spread` over seeds, `difference`
+        to the baseline with its interval `difference_low` to `difference_high`, its p-value `p`, and whether it is
+        `significant`. `attrs["how"]` describes the computation.
 
     Raises:
         UserError: if the runs cannot be compared.
@@ -102,14 +103,14 @@ def compare(
         raise UserError("there is no run to compare; give run folders, sweep folders or files of predictions")
     remedy = "a run folder, a sweep folder or a file of predictions"
     paths = [Path(checked("a run", run, str | Path, remedy)) for run in runs]
-    base = Path(checked("baseline", baseline, str | Path, remedy)) if baseline is not None else None
-    comparison = compare_runs(paths, base, metric_names(metrics), split, language)
+    baseline = Path(checked("baseline", baseline, str | Path, remedy)) if baseline is not None else None
+    comparison = compare_runs(paths, baseline, metric_names(metrics), split, language)
     records = []
-    for system, cells in zip(comparison.systems, comparison.cells):
+    for system, cells in zip(comparison.systems, comparison.cells):  # a cell for each measure
         for measure, cell in zip(comparison.measures, cells):
             records.append({"system": system.name, "measure": measure, **asdict(cell)})
     frame = pd.DataFrame(records).set_index(["system", "measure"])
-    numbers = frame.columns.drop("significant")
-    frame[numbers] = frame[numbers].astype(float)  # None, as where there is no interval, becomes nan
+    numeric_columns = frame.columns.drop("significant")
+    frame[numeric_columns] = frame[numeric_columns].astype(float)  # None, such as a missing interval, becomes NaN
     frame.attrs["how"] = how_computed(comparison)
     return frame

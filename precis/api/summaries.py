@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from precis.api.runs import Run  # imports Lightning
 
 
-@lru_cache(maxsize=2)  # as many as `LIGHT` has
+@lru_cache(maxsize=2)  # the number of light models
 def light_model(folder: Path) -> "LightExtractor":
-    """Return the model of `LIGHT` in a folder, loaded once; a `UserError` if its encoder is not installed."""
+    """Return the extractive model in a folder, loaded without Lightning; a `UserError` if it lacks its encoder."""
     from lightning_modules.extractive.light import LightExtractor
 
     config = read_config(folder)
@@ -34,7 +34,7 @@ def light_model(folder: Path) -> "LightExtractor":
 def light_summaries(
     model: "LightExtractor", documents: Iterable[Document], budget: LengthBudget
 ) -> "Iterator[ExtractiveSummary]":
-    """Yield summaries within length limits, by a model without Lightning (`LIGHT`); a `UserError` for invalid ones."""
+    """Yield a summary of each document within a length budget, without Lightning; a `UserError` for invalid limits."""
     try:
         selection = replace(model.selection, **budget.selection_options())
     except ValueError as error:
@@ -81,26 +81,27 @@ def summarize(
         language: ISO code of the language; other languages than English only with `lexrank`.
 
     Returns:
-        A `Summary`, or a list of them. Those of all but `docstring` have `positions` and `sentence_scores`.
+        A `Summary`, or a list of them; models other than `docstring` set its `positions` and `sentence_scores`.
 
     Raises:
-        UserError: if a text is empty, there is no such model, or a limit is refused.
+        UserError: if a text is empty, there is no such model, or a limit is invalid.
     """
     is_single = isinstance(texts, (str, Mapping, Document))
-    name, budget = checked_name(model, language), LengthBudget(words=words, sentences=sentences, ratio=ratio)
+    name = checked_name(model, language)  # the default if `model` is None
+    budget = LengthBudget(words=words, sentences=sentences, ratio=ratio)
     documents = documents_of(Records(text_rows(texts)), language)
-    if name in LIGHT and language_of(language).is_english:  # runs without Lightning, a slow import
+    if name in LIGHT and language_of(language).is_english:  # works without Lightning, a slow import
         summaries: list[Summary] = list(light_summaries(light_model(shipped_folder(name)), documents, budget))
     else:
-        run = _loaded(name, language)
-        summaries = run.summarize(documents, **budget.options(run.model))
+        run = _load_run(name, language)
+        summaries = run.summarize(documents, **budget.options(run.model))  # limits of selection or decoding
         for document, summary in zip(documents, summaries, strict=True):
-            budget.cut(summary, count_words(document.sentences))  # a model that writes may exceed the budget
+            budget.cut(summary, count_words(document.sentences))  # in place; a generative model may exceed the budget
     return summaries[0] if is_single else summaries
 
 
 @lru_cache(maxsize=1)
-def _loaded(name: str, language: str) -> "Run":
-    from precis.api.runs import load
+def _load_run(name: str, language: str) -> "Run":
+    from precis.api.runs import load  # imports Lightning
 
     return load(name, language=language)
