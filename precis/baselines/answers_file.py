@@ -13,7 +13,7 @@ from datamodules.text.lines import json_line, load_json, shorten
 
 
 class Answers:
-    """The answers in a file that is open for reading and writing, `by_id`; new ones are written at once."""
+    """A model's answers, in a dict `by_id` and in an open file, to which new answers are written at once."""
 
     def __init__(self, path: Path, file: BinaryIO, by_id: dict[str, dict[str, Any]]) -> None:
         self.path = path
@@ -38,23 +38,23 @@ def answers_path(predictions: Path) -> Path:
 
 @contextmanager
 def open_answers(path: Path, settings: Mapping[str, Any]) -> Iterator[Answers]:
-    """Open a new file of answers, or continue that of a killed command after removing its incomplete last line.
+    """Open a file of answers, a new one or one that a killed command left, whose incomplete last line is removed.
 
-    `settings` has everything that answers depend on, with the kind of answers as `system`. A `UserError` if the file
-    has answers under other settings, is damaged, or is in use by another process.
+    `settings` has everything that answers depend on, and as `system` their kind, such as `chat`. A `UserError` if the
+    file has answers under other settings, is damaged, or is in use by another process.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     settings = json.loads(json.dumps(settings))  # as they are read from the file: tuples become lists
     with path.open("a+b") as file:
-        if lock_file(file, path) is False:  # None: the file system has no locks
+        if lock_file(file, path) is False:  # locked by another process; None: the file system has no locks
             raise UserError(f"{path}: another process writes to it; wait for it, or pass another --out")
         file.seek(0)
         content = file.read()
-        end = content.rfind(b"\n") + 1
+        end = content.rfind(b"\n") + 1  # of the last complete line
         if end < len(content):  # a killed process leaves an incomplete last line
             file.truncate(end)
         records = list(_parse_lines(path, content[:end]))  # settings, then answers
-        if len(records) > 1 or (records and "system" not in records[0]):  # not to be overwritten
+        if len(records) > 1 or (records and "system" not in records[0]):  # it has answers, or is of another kind
             check_settings(path, records[0], settings)
         else:  # no answer yet: other settings may replace the first line
             file.truncate(0)
@@ -74,20 +74,20 @@ def read_answers(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]
 
 
 def check_settings(path: Path, recorded: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    """Raise a `UserError` with the settings in which a file's answers differ from those of this command."""
+    """Raise a `UserError` that lists the differences between the settings of a file and of this command, if any."""
     names = [name for name in {**recorded, **settings} if recorded.get(name) != settings.get(name)]
     differences = []
     for name in names:
         was, now = (json.dumps(values.get(name), ensure_ascii=False) for values in (recorded, settings))
-        differences.append(f"{name} {shorten(was, 80)}, now {shorten(now, 80)}")  # a prompt has many lines
+        differences.append(f"{name} {shorten(was, 80)}, now {shorten(now, 80)}")  # a prompt may be long
     if differences:
         remedy = "choose another file with --out, or remove this one"
         raise UserError(f"{path}: has answers under other settings ({'; '.join(differences)}); {remedy}")
 
 
 def _parse_lines(path: Path, content: bytes) -> Iterator[dict[str, Any]]:
-    """Yield the settings of the first line, then the answers; a `UserError` for a line that is no answer with an id."""
-    for number, line in enumerate(content.split(b"\n")[:-1], start=1):  # without an incomplete last line
+    """Yield the settings on the first line, then an answer per line; a `UserError` if one is no JSON object with id."""
+    for number, line in enumerate(content.split(b"\n")[:-1], start=1):  # [-1]: an incomplete line, or empty
         try:
             record = load_json(line)
         except ValueError:

@@ -17,7 +17,7 @@ from lightning_modules.extractive.baselines import BASELINES, predictions
 from lightning_modules.extractive.names import POOLINGS, SELECTORS
 from precis.baselines.baseline_files import add_document_arguments, expand_corpus_file, read_documents, written_line
 
-# Baselines with options of their own, whose modules import torch; all others are untrained.
+# Baselines in modules of their own: name of the module, and of the function in it. All others are untrained.
 KINDS = {"hf": "hugging_face", "chat": "chat"}
 # Options of the baselines that have them: type and help.
 OPTIONS: dict[str, tuple[Any, str]] = {
@@ -40,12 +40,12 @@ OPTIONS |= {name: (Literal[*choices], f"of zero_shot: {', '.join(choices)}") for
 
 
 def baseline(arguments: list[str]) -> None:
-    """Run `precis baseline`: the first argument is `hf` or `chat` (`KINDS`), or else names an untrained baseline."""
+    """Run `precis baseline`: the first argument is `hf`, `chat` (the keys of `KINDS`), or an untrained baseline."""
     kind = arguments[0] if arguments else ""
     if kind not in KINDS:
         _untrained(arguments)
     else:
-        name = KINDS[kind]  # of a module, and of the function in it
+        name = KINDS[kind]  # of the module, and of the function in it
         getattr(import_module(f"precis.baselines.{name}"), name)(arguments[1:])
 
 
@@ -57,35 +57,35 @@ def _untrained(arguments: list[str]) -> None:
     parser = ArgumentParser(prog="precis baseline", description=_untrained.__doc__, exit_on_error=False)
     parser.add_argument("name", type=Literal[*BASELINES], help=f"one of {', '.join(BASELINES)}")
     add_document_arguments(parser)
-    for option, (kind, help_text) in OPTIONS.items():
-        parser.add_argument(f"--{option}", type=kind | None, default=None, help=help_text)
+    for option, (option_type, help_text) in OPTIONS.items():
+        parser.add_argument(f"--{option}", type=option_type | None, default=None, help=help_text)
     options = parser.parse_args(expand_corpus_file(arguments))
     chosen = _chosen_options(options.name, options)
-    documents = read_documents(parser, options)
-    if "language" in inspect.signature(BASELINES[options.name]).parameters:  # of a baseline that compares words
+    documents = read_documents(parser, options)  # with --run, it sets `options.language`
+    if "language" in inspect.signature(BASELINES[options.name]).parameters:  # for baselines that compare words
         chosen["language"] = options.language
     summaries = predictions(map(as_document, documents), options.name, **chosen)
     target = Path(options.out)
     target.parent.mkdir(parents=True, exist_ok=True)
-    has_text = False  # whether one of the summaries is not empty
+    has_text = False  # whether any summary has text
     with atomic_file(target) as file, progress_bar() as progress:
         for record in progress.track(summaries, total=len(documents), description=options.name):
             file.write(json_line(record))
             has_text = has_text or bool(record["summary"])
-    if not has_text:  # of an oracle, which needs words that `--language` recognizes
+    if not has_text:  # an oracle selects nothing if `--language` recognizes no words of the script
         problem = f"every summary is empty: no sentence shares a word of language {options.language!r} with a reference"
         print(f"{options.name}: {problem}; set --language", file=sys.stderr)
     print(written_line(options.name, len(documents), target, options.language))
 
 
 def _chosen_options(name: str, options: Namespace) -> dict[str, Any]:
-    """Return the options of a baseline on the command line; a `UserError` for one that the baseline does not have."""
+    """Return the options for baseline `name` on the command line; a `UserError` for one that it does not have."""
     chosen = {option: options[option] for option in OPTIONS if options[option] is not None}
     available = [option for option in OPTIONS if option in inspect.signature(BASELINES[name]).parameters]
     for option in chosen:
         if option not in available:
             others = ", ".join(f"--{other}" for other in available)
             raise UserError(f"{name} has no option --{option}; it has {others}")
-    if chosen.get("threshold") == "none":  # None marks an option that is not on the command line
+    if chosen.get("threshold") == "none":  # a word, as None means that the option is not on the command line
         chosen["threshold"] = None
     return chosen

@@ -39,7 +39,7 @@ def add_document_arguments(parser: ArgumentParser, needs_out: bool = True) -> No
 
 
 def expand_corpus_file(arguments: list[str]) -> list[str]:
-    """Replace `--corpus FILE` by options of `Files` for a file of records; without --corpus.* fields are guessed."""
+    """Replace `--corpus FILE` of records by options of the class `Files`; guess fields if no --corpus.* names them."""
     for number, argument in enumerate(arguments):
         name, _, value = argument.partition("=")
         following = arguments[number + 1 :]
@@ -49,13 +49,14 @@ def expand_corpus_file(arguments: list[str]) -> list[str]:
         if path.is_file() and is_records(path):
             has_options = any(other.startswith("--corpus.") for other in arguments)
             fields = {} if has_options else guess_fields(first_row(path), str(path)).arguments()
-            options = [f"--corpus.{key}={field}" for key, field in {"test": path, **fields}.items()]  # --split test
+            values = {"test": path, **fields}  # `test` is the default of --split
+            options = [f"--corpus.{name}={value}" for name, value in values.items()]
             return [*arguments[:number], "--corpus=Files", *options, *following]
     return arguments
 
 
 def read_documents(parser: ArgumentParser, options: Namespace) -> "Dataset":
-    """Return the documents that arguments name as a table; with --run, set `options.language` to the run's code."""
+    """Return the documents that the options name as a dataset; with --run, set `options.language` to the run's."""
     if (options.corpus is None) == (options.run is None):  # both or neither
         raise UserError("precis baseline needs documents: give --corpus CORPUS ..., or --run RUN, and not both")
     from datamodules.summarization import default_cache  # here, as these import torch and Lightning
@@ -64,20 +65,20 @@ def read_documents(parser: ArgumentParser, options: Namespace) -> "Dataset":
     if options.run is not None:
         data = load_run(Path(options.run)).data
         options.language = data.language.code
-        table = data.documents(options.split)
+        dataset = data.documents(options.split)
     else:
         corpus = parser.instantiate_classes(options).corpus
         settings = {"on_bad_record": options.on_bad_record, "num_proc": options.num_proc, "language": options.language}
-        table = build_documents(corpus, options.split, default_cache(), **settings)
-    return table if options.documents is None else table.select(range(min(options.documents, len(table))))
+        dataset = build_documents(corpus, options.split, default_cache(), **settings)
+    return dataset if options.documents is None else dataset.select(range(min(options.documents, len(dataset))))
 
 
 def documents_digest(documents: Iterable[Document]) -> str:
-    """Return a digest of ids and texts of documents, in their order."""
+    """Return a digest of the ids and texts of documents, which depends on their order."""
     digest = hashlib.sha256()
     for document in documents:
         digest.update(json.dumps([document.id, document.parts]).encode())
-    return digest.hexdigest()[:16]  # 64 bits tell corpora apart
+    return digest.hexdigest()[:16]  # 16 hexadecimal digits, 64 bits, are enough to tell corpora apart
 
 
 def write_predictions(
@@ -88,14 +89,14 @@ def write_predictions(
     notes: Iterable[str | None],
     language: str = "en",
 ) -> None:
-    """Write `NAME.jsonl` and, with `record`, `NAME.results.json`; print the number of summaries, notes and signature.
+    """Write summaries to `NAME.jsonl`, and `record` to `NAME.results.json`; print their number, `notes` and signature.
 
     Args:
         path: `NAME.jsonl`.
-        documents: documents in the order in which they are written.
+        documents: documents in the order in which their summaries are written.
         texts: summaries by the id of their document; one that is missing is written as empty.
         record: `split`, `settings` (with `system`), `counts` of cut or empty texts, `signature` (how they were made).
-        notes: lines that a user should know about the summaries, such as which are empty; None is left out.
+        notes: lines for the user about the summaries, such as which are empty; None entries are left out.
         language: code of the language, by which summaries are divided into sentences.
     """
     with atomic_file(path) as file:

@@ -36,7 +36,7 @@ def chat(arguments: list[str]) -> None:
     if options.base_url is None:
         raise UserError(f"--base_url is missing; without a server, use precis baseline hf --checkpoint {options.model}")
     endpoint = Endpoint(options)
-    # what answers depend on: not the address, because a job that continues may find the server at another one
+    # what answers depend on; the address is left out, because a continued job may find the server at another one
     settings = {"system": "chat", "model": options.model, "request": endpoint.request}
     documents = baseline_files.read_documents(parser, options)
     prompts.check_queries(documents["id"])
@@ -77,43 +77,43 @@ def _parser() -> ArgumentParser:
 
 
 class _Prompts:
-    """The prompts for documents, by the options of the command; a `UserError` if options and prompt do not fit."""
+    """Makes prompts for documents from a template and the command's options; a `UserError` if these do not fit."""
 
     def __init__(self, options: Namespace) -> None:
-        self.text = read_prompt(options.prompt)
+        self.template = read_prompt(options.prompt)  # with placeholders {document}, perhaps {n} and {query}
         self.max_words = options.max_words
         if options.query is not None and options.queries is not None:
             raise UserError("--query and --queries both give queries; leave one out")
-        self.queries = read_queries(Path(options.queries), options.query_field) if options.queries else None
-        has_query = options.query is not None or options.queries is not None  # else {query} is an error in the prompt
-        check_fields(options.prompt, self.text, {"document": True, "n": options.n is not None, "query": has_query})
-        # what prompts depend on, besides documents; n: number of words to write; queries: by id of the document
-        self.settings = {"prompt": self.text, "n": options.n, "query": self.queries or options.query}
+        self.queries = read_queries(Path(options.queries), options.query_field) if options.queries else None  # by id
+        has_query = options.query is not None or options.queries is not None  # True: {query} is required, else an error
+        check_fields(options.prompt, self.template, {"document": True, "n": options.n is not None, "query": has_query})
+        # what prompts depend on, besides documents; n: number of words to write
+        self.settings = {"prompt": self.template, "n": options.n, "query": self.queries or options.query}
         self.settings["max_words"] = self.max_words
 
     def check_queries(self, ids: list[str]) -> None:
-        """Raise a `UserError` for a document without a query."""
+        """Raise a `UserError` if the file --queries lacks the query of a document with one of these `ids`."""
         lacking = [] if self.queries is None else [name for name in ids if name not in self.queries]
         if lacking:
             raise UserError(f"document {lacking[0]}: --queries has no record with this id; add it")
 
     def words(self, document: Document) -> tuple[int, int]:
-        """Return how many words of a document are sent, and how many it has."""
+        """Return (number of words of a document that are sent, number of words that it has)."""
         total = count_words(document.sentences)
-        return min(total, self.max_words or total), total  # None: no limit
+        return min(total, self.max_words or total), total  # `max_words` is None: no limit
 
     def prompt(self, document: Document) -> str:
-        """Return the prompt for a document, of whose text it has the first `max_words` words."""
+        """Return the prompt for a document, with at most the first `max_words` words of its text."""
         sent, total = self.words(document)
         text = " ".join(first_words(document.sentences, sent)) if sent < total else document.text
         query = self.settings["query"] if self.queries is None else self.queries[document.id]  # None without {query}
-        return fill(self.text, {"document": text, "n": str(self.settings["n"]), "query": query or ""})
+        return fill(self.template, {"document": text, "n": str(self.settings["n"]), "query": query or ""})
 
 
 def count_problems(
     prompts: _Prompts, documents: "Dataset", answers: Answers, failures: dict[str, str]
 ) -> tuple[dict[str, Any], list[str | None]]:
-    """Return counts of tokens, words and problems by name, and notes on documents by problem, and on tokens."""
+    """Return counts (tokens, words, documents with each problem) by name, and notes on problems and tokens to print."""
     replies = [answers.by_id[name] for name in documents["id"] if name in answers.by_id]
     texts = {reply["id"]: answer_text(reply["text"]) for reply in replies}  # without <think>...</think>
     refused = [reply["id"] for reply in replies if reply["refusal"] or reply["finish_reason"] == "content_filter"]
@@ -125,8 +125,9 @@ def count_problems(
         "answers worded like a refusal": [name for name, text in texts.items() if _REFUSAL.match(text)],
         "empty answers": [name for name, text in texts.items() if not text and name not in refused],
         "answers cut off by max_tokens or the server": cut_off,
-        "documents without an answer": list(failures),
+        "documents without an answer": list(failures),  # ids; the values are reasons
     }
+    # sums over replies; None where the server does not count
     tokens = {name: sum(reply[name] or 0 for reply in replies) for name in ("prompt_tokens", "answer_tokens")}
     notes = [baseline_files.name_documents(ids, problem) for problem, ids in problems.items()]
     notes.append(f"{tokens['prompt_tokens']:,} tokens of prompts, {tokens['answer_tokens']:,} of answers")
@@ -135,7 +136,7 @@ def count_problems(
 
 
 def _digest(value: Any) -> Any:
-    """Return a setting as the signature, one line, has it: as it is if it is short, otherwise as a digest."""
+    """Return a setting for the signature, which is one line: the value if it is short, otherwise a digest."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     is_short = len(text) <= 80 and "\n" not in text
-    return value if value is None or is_short else text_digest(text)[:8]  # `signature` leaves None out
+    return value if value is None or is_short else text_digest(text)[:8]  # the signature leaves None out

@@ -23,18 +23,18 @@ _NUMBER = re.compile(r"(\d+(?:\.\d+)?)(?:\s*(?:/|out of)\s*\d+)?")  # the 8 of "
 
 
 class ChatReward(Reward):
-    """Score of a text and its document by a chat model, the number in its answer divided by `best`, in [0, 1].
+    """Score of a text, given its document, by a chat model: the number in its answer divided by `best`, in [0, 1].
 
-    The number, 8 for "8/10", is on the last line of the answer that has any. An answer without one, or with several on
-    that line, such as the question repeated, counts 0, with a warning. Answers are appended to a file, so that a text
-    is asked about once, in all epochs and resumed runs. A config may name this class only on the command line or with
-    `--trust`, because documents and the API key are sent to the address.
+    The number, 8 for "8/10", is on the last line of the answer that has a number. An answer without a number, or with
+    several on that line, as when it repeats the question, counts 0, with a warning. Answers are appended to a file, so
+    that a text is asked about once, in all epochs and resumed runs. A config may name this class only on the command
+    line or with `--trust`, because documents and the API key are sent to the address.
 
     Args:
         model: name of the chat model at the endpoint.
         base_url: address of the endpoint, such as http://localhost:8000/v1.
-        answers: file of answers; each rank has its own, with its number in the name.
-        budget: number of requests of a rank after which training stops, including those answered in its file.
+        answers: file of answers; each rank above 0 has its own, with the rank in its name.
+        budget: number of requests of each rank after which training stops, including those answered in its file.
         prompt: file of a prompt with {document} and {summary}; by default one that asks for a number from 0 to 10.
         best: the highest score that the prompt offers, which becomes the reward 1.
         max_tokens: maximum number of tokens of an answer.
@@ -81,7 +81,7 @@ class ChatReward(Reward):
         """Return the reward of each text, in [0, 1]; only prompts without an answer in the file are sent."""
         pairs = zip(inputs.texts, inputs.sources, strict=True)
         filled = [fill(self.prompt, {"document": source, "summary": text}) for text, source in pairs]
-        prompts = {text_digest(prompt): prompt for prompt in filled}  # samples of a document are often equal
+        prompts = {text_digest(prompt): prompt for prompt in filled}  # each once: sampled summaries are often equal
         rank = rank_zero_only.rank
         path = self.answers if rank == 0 else self.answers.with_name(f"{self.answers.stem}.{rank}.jsonl")
         with open_answers(path, {"system": "reward"} | self.settings) as answers:
@@ -93,7 +93,7 @@ class ChatReward(Reward):
                 request = thread.submit(
                     self.endpoint.answer_all, missing, lambda id, reply: answers.add([{"id": id, "text": reply.text}])
                 )
-                request.result()  # raises the thread's errors; a single failed request is one
+                request.result()  # raises errors of the thread, also for a single failed request
             scores = {digest: self._score(answers.by_id[digest]["text"]) for digest in prompts}  # None: unreadable
         if unreadable := [answers.by_id[digest]["text"] for digest, score in scores.items() if score is None]:
             problem = f"{len(unreadable)} of {len(scores)} answers have no number up to {self.best:g} and count 0"
@@ -101,9 +101,9 @@ class ChatReward(Reward):
         return [scores[text_digest(prompt)] or 0.0 for prompt in filled]
 
     def _score(self, answer: str) -> float | None:
-        """Return the number in the last line with one, divided by `best`; None if it is above `best` or not alone."""
-        lines = [numbers for line in answer_text(answer).split("\n") if (numbers := _NUMBER.findall(line))]
-        if not lines or len(lines[-1]) > 1:  # no number, or several
+        """Return the number on the last line that has any, divided by `best`; None if none, several or above `best`."""
+        numbers_by_line = [numbers for line in answer_text(answer).split("\n") if (numbers := _NUMBER.findall(line))]
+        if not numbers_by_line or len(numbers_by_line[-1]) > 1:  # no number, or several on the last line with numbers
             return None
-        score = float(lines[-1][0]) / self.best
+        score = float(numbers_by_line[-1][0]) / self.best
         return score if score <= 1 else None

@@ -57,7 +57,7 @@ def add_endpoint_arguments(parser: ArgumentParser) -> None:
 
 
 class Endpoint:
-    """A chat model, by options of `add_endpoint_arguments`; a `UserError` for an invalid address, or without openai."""
+    """A chat model as in `add_endpoint_arguments`; a `UserError` if its address is invalid, or openai not installed."""
 
     def __init__(self, options: Namespace) -> None:
         self.base_url = options.base_url
@@ -81,8 +81,8 @@ class Endpoint:
             raise UserError("openai is not installed: pip install 'precis-suite[chat]'") from None
 
     def request_missing(self, prompts: Iterable[tuple[str, str]], answers: Answers, total: int) -> dict[str, str]:
-        """Add the answers to `total` prompts (id, text) that `answers` lacks; return why requests failed, by id."""
-        with progress_bar() as progress:
+        """Request the answers to prompts (id, text) that `answers` lacks, and add them; return failures by id."""
+        with progress_bar() as progress:  # total: number of prompts
             task = progress.add_task("answers", total=total, completed=len(answers.by_id))
 
             def done(prompt_id: str, reply: Reply) -> None:
@@ -96,12 +96,12 @@ class Endpoint:
 
         Returns reasons of failed requests by id. A `UserError` if there is no server, it refuses all, or too many fail.
         """
-        handler = signal.getsignal(signal.SIGTERM)  # when it closes, the event loop replaces it by the default
+        handler = signal.getsignal(signal.SIGTERM)  # restored below: the event loop leaves the default handler
         try:
             return asyncio.run(self._answer_all(prompts, done))
         except ExceptionGroup as group:  # of the tasks: the first error cancels the others
             raise group.exceptions[0] from None
-        except asyncio.CancelledError:  # by SIGTERM, as `_answer_all` sets it
+        except asyncio.CancelledError:  # by the handler of SIGTERM that `_answer_all` sets
             raise SystemExit(128 + signal.SIGTERM) from None
         finally:  # the handler is None if it was not set from Python
             if handler is not None and threading.current_thread() is threading.main_thread():
@@ -112,8 +112,8 @@ class Endpoint:
     ) -> dict[str, str]:
         """Run `answer_all` in an event loop, with `concurrency` workers that share the prompts; SIGTERM cancels it."""
         remaining, failures = iter(prompts), {}  # prompts that no worker has taken; reasons by id
-        with suppress(ValueError, RuntimeError):  # outside of the main thread, which alone handles signals
-            # instead of the exit that `run_command` raises, after which each open request would print a traceback
+        with suppress(ValueError, RuntimeError):  # raised outside of the main thread, which alone handles signals
+            # replaces the handler of `run_command`, which exits so that each open request would print a traceback
             if task := asyncio.current_task():
                 asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
@@ -134,7 +134,7 @@ class Endpoint:
         return failures
 
     def _client(self) -> Any:
-        """Return the client, which repeats failed requests after a wait that grows or that the server names."""
+        """Return a client that repeats failed requests after a wait, which grows or is set by the server."""
         import openai
 
         return openai.AsyncOpenAI(
@@ -161,20 +161,20 @@ class Endpoint:
                         raise RequestFailed(f"the response has more than {LONGEST_BODY >> 20} MiB")
             response._content = bytes(body)  # where `response.aread`, which has no limit, stores it
             if response.is_success:
-                _read_reply(response.text, attempts=1)  # for its errors alone: here the client can repeat
+                _read_reply(response.text, attempts=1)  # raises `BadReply` where the client can repeat the request
         except TimeoutError:
             raise httpx.ReadError(f"no answer in {self.timeout:g} seconds") from None
         except BadReply as error:
             raise httpx.ReadError(str(error)) from None
 
     async def _ask(self, client: Any, prompt: str) -> Reply:
-        """Return the answer or a filter's refusal; else `RequestFailed`, or a `UserError` if no prompt can succeed."""
+        """Return the reply, also a content filter's refusal; else `RequestFailed`, or `UserError` if all would fail."""
         import openai
 
         messages = [{"role": "user", "content": prompt}]
         request = {name: value for name, value in self.request.items() if value is not None}  # null leaves a field out
-        attempts = f"({counted(self.retries + 1, 'attempt')})"
-        slow_warning = asyncio.get_running_loop().call_later(self.timeout, self._warn_slow)  # canceled below
+        attempts = f"({counted(self.retries + 1, 'attempt')})"  # for messages
+        slow_warning = asyncio.get_running_loop().call_later(self.timeout, self._warn_slow)  # canceled by a reply
         try:
             create = client.chat.completions.with_raw_response.create  # the raw response counts retries
             response = await create(model=self.model, messages=messages, extra_body=request)
@@ -205,18 +205,18 @@ class Endpoint:
             slow_warning.cancel()
 
     def _warn_slow(self) -> None:
-        """Say once that requests are repeated, which some servers answer one after the other, also if abandoned."""
+        """Warn once that requests are repeated, which may take long, as some servers also finish the abandoned ones."""
         if self.retries and not self.has_warned:
             self.has_warned = True
             print(f"{self.base_url}: no answer in {self.timeout:g} seconds, retrying; {SLOW_REMEDY}", file=sys.stderr)
 
     def _redact(self, text: str) -> str:
-        """Return a text of the server without the key, which servers repeat in errors; a placeholder (EMPTY) stays."""
+        """Replace the API key, which servers repeat in errors, in a text; short placeholders such as EMPTY stay."""
         return text.replace(self.key, "***") if len(self.key) >= SHORTEST_KEY else text
 
 
 def _read_reply(content: str, attempts: int) -> Reply:
-    """Return the answer in `content`, the body of the response after `attempts` requests; a `BadReply` if none."""
+    """Return the answer in `content`, the body of the response to the last of `attempts` requests, else `BadReply`."""
     try:
         body = load_json(content)
         choice = body["choices"][0]
@@ -224,7 +224,7 @@ def _read_reply(content: str, attempts: int) -> Reply:
         fields = (message.get("content") or "", choice.get("finish_reason"), message.get("refusal"))  # null: no content
         if not all(field is None or isinstance(field, str) for field in fields):
             raise TypeError("the content is not text")
-        # half of a surrogate pair, which no file can store, becomes "?"; None stays None
+        # half of a surrogate pair, which UTF-8 cannot encode, becomes "?"; None stays None
         text, reason, refusal = (field and field.encode("utf-8", "replace").decode() for field in fields)
         usage = body["usage"] if isinstance(body.get("usage"), dict) else {}  # some servers do not count
         counts = usage.get("prompt_tokens"), usage.get("completion_tokens")

@@ -69,7 +69,7 @@ def _parser(command: str, description: str, needs_out: bool) -> ArgumentParser:
 def settings_of(model: HuggingFaceSummarizer) -> dict[str, Any]:
     """Return all that the summaries of a model depend on, as values of JSON."""
     generation = model.generator.model.generation_config.to_diff_dict()  # all that differs from the defaults
-    internal = ("_", "transformers_")  # prefixes of what `transformers` notes for itself, such as its version
+    internal = ("_", "transformers_")  # prefixes of entries that are not settings, such as the library's version
     return {
         "system": "hf",
         "checkpoint": model.name,
@@ -84,18 +84,18 @@ def settings_of(model: HuggingFaceSummarizer) -> dict[str, Any]:
 
 
 def _summarize(model: HuggingFaceSummarizer, documents: Dataset, answers: Answers) -> None:
-    """Generate the summaries (`Answer`) that the file of answers lacks, and add them to it batch by batch."""
+    """Generate the summaries that the file of answers lacks, and add them to it after each batch."""
     missing = [index for index, name in enumerate(documents["id"]) if name not in answers.by_id]
     with progress_bar() as progress:
         task = progress.add_task("summaries", total=len(documents), completed=len(documents) - len(missing))
-        for indices in pools(missing, POOL):  # `model.answers` makes batches of similar length within each pool
+        for indices in pools(missing, POOL):  # lists of indices, each batched by length in `model.answers`
             for batch in model.answers(list(map(as_document, documents.select(indices)))):
                 answers.add(answer._asdict() for answer in batch)
                 progress.advance(task, len(batch))
 
 
 def _write(target: Path, documents: Dataset, answers: Answers, settings: dict[str, Any], options: Namespace) -> None:
-    """Write predictions and how they were made, and print which documents and summaries were cut off."""
+    """Write summaries and how they were made to files, and print which documents and summaries were cut off."""
     generated = [answers.by_id[name] for name in documents["id"]]  # in the order of the documents
     token_counts = [answer["source_tokens"] for answer in generated]  # (read by the model, total) of each document
     truncated = [answer["id"] for answer, (read, total) in zip(generated, token_counts) if read < total]
@@ -108,14 +108,14 @@ def _write(target: Path, documents: Dataset, answers: Answers, settings: dict[st
     counts = {
         "truncated": len(truncated),
         "source_tokens": [read, total],
-        "windows": sum(answer["windows"] for answer in generated),  # parts of documents, each read alone
+        "windows": sum(answer["windows"] for answer in generated),  # parts of documents, summarized one by one
         "stopped": len(stopped),
         "empty": len(empty),
     }
     generation = settings["generation"]
     signed = {name: settings[name] for name in ("checkpoint", "weights", "max_source", "long_documents", "dtype")}
     signed |= {name: generation[name] for name in sorted(generation) if not name.startswith(UNSIGNED)}
-    signed |= {name: settings[name] for name in ("documents", "transformers")}
+    signed |= {name: settings[name] for name in ("documents", "transformers")}  # all settings in the signature
     signature = baseline_files.signature("hf", signed)
     record = {"split": options.split, "signature": signature, "settings": settings, "counts": counts}
     truncation = TruncationRow(

@@ -23,7 +23,7 @@ from precis.summarizing.prompts import answer_text, check_fields, fill
 
 PROMPT = Path(__file__).with_name("judge_prompt.txt")
 Verdict = Literal["first", "second", "tie"]
-# The whole last line: "1", "**Summary 2**", "Answer: tie."
+# Matches the whole last line of an answer: "1", "**Summary 2**", "Answer: tie."
 _VERDICT = re.compile(r"\W*(?:(?:final|answer|verdict|summary)\W*)*(1|2|tie)\W*", re.IGNORECASE)
 _VERDICTS: dict[str, Verdict] = {"1": "first", "2": "second", "tie": "tie"}
 _PREFERENCES: dict[Verdict, float] = {"first": 1.0, "tie": 0.5, "second": 0.0}  # for the summary that came first
@@ -56,21 +56,20 @@ def judge(arguments: list[str]) -> None:
     prompt = _template(options.prompt)
     if path.suffix != ".jsonl":
         raise UserError(f"--out {path}: answers are JSON Lines; name a file that ends in .jsonl")
-    settings = {"pairs": text_digest(json.dumps(pairs))[:16], "prompt": prompt}  # 64 bits tell sets of pairs apart
+    settings = {"pairs": text_digest(json.dumps(pairs))[:16], "prompt": prompt}  # 64 bits identify the texts
     failures: dict[str, str] = {}  # why requests failed, by id of the prompt
     if options.base_url is None:
         recorded, answers = read_answers(path)
-        check_settings(path, {name: recorded.get(name) for name in settings}, settings)  # the model may differ
+        check_settings(path, {name: recorded.get(name) for name in settings}, settings)  # no model is named now
     else:
-        answers, failures = _ask(options, pairs, prompt, settings)
+        answers, failures = _request_missing(options, pairs, prompt, settings)
     missing = [prompt_id for pair in pairs for prompt_id, _ in pair.prompts(prompt) if prompt_id not in answers]
     if missing:
         reason = failures.get(missing[0], "it was never asked for")
         remedy = "run the command with --base_url and --model again"
         lacking = counted(len(missing), "answer")
         raise UserError(f"{path}: {lacking} missing, the first {missing[0]!r}: {reason}; {remedy}")
-    texts = {prompt_id: answer["text"] for prompt_id, answer in answers.items()}
-    result = summarize(pairs, texts)  # statistics of verdicts
+    result = summarize(pairs, {prompt_id: answer["text"] for prompt_id, answer in answers.items()})
     if options.json:
         print(json.dumps(result, ensure_ascii=False, indent=1))
     else:
@@ -96,39 +95,39 @@ def _parser() -> ArgumentParser:
 
 
 def _read(options: Namespace) -> list[_Pair]:
-    """Pair the summaries of each document, with A's source; a `UserError` without sources, or if documents differ."""
+    """Return the two summaries of each document, with its text; a `UserError` without texts, or if documents differ."""
     documents = Path(options.documents) if options.documents else None
-    a, b = read_predictions(Path(options.a), documents=documents), read_predictions(Path(options.b))  # A's sources
+    a, b = read_predictions(Path(options.a), documents=documents), read_predictions(Path(options.b))  # texts: with A's
     if options.run:
         a = with_run_documents(a, options.run, options.split)
     a_by_id = {prediction.id: prediction for prediction in a}
     b_by_id = {prediction.id: prediction for prediction in b}
     for path, by_id, others in ((options.b, b_by_id, a_by_id), (options.a, a_by_id, b_by_id)):
-        if lacking := [name for name in others if name not in by_id]:
+        if lacking := [document_id for document_id in others if document_id not in by_id]:
             raise UserError(f"{path}: no summary of document {lacking[0]!r}; give two systems on the same documents")
-    if a[0].document is None:  # all outputs have a source, or none has
+    if a[0].document is None:  # `read_predictions` has checked that all have a document text, or none
         raise UserError(f"{a[0].where}: there is no source of this document; add --documents FILE or --run RUN")
     summaries = {name: ("\n".join(a_by_id[name].summary), "\n".join(b_by_id[name].summary)) for name in a_by_id}
     return [_Pair(prediction.id, " ".join(prediction.document), *summaries[prediction.id]) for prediction in a]
 
 
 def _template(path: str | None) -> str:
-    """Return the prompt in a file, by default `PROMPT`; a `UserError` if it lacks one of its three placeholders."""
+    """Return the text of the prompt file, by default of `PROMPT`; a `UserError` if a placeholder is missing in it."""
     if path is not None and not Path(path).is_file():
         raise UserError(f"--prompt {path}: no such file; give one with {{document}}, {{first}} and {{second}}")
     template = read_text(Path(path) if path else PROMPT)
-    check_fields(str(path), template, dict.fromkeys(("document", "first", "second"), True))  # True: required
+    check_fields(str(path), template, {"document": True, "first": True, "second": True})  # True: required
     return template
 
 
-def _ask(
+def _request_missing(
     options: Namespace, pairs: Sequence[_Pair], template: str, settings: dict[str, Any]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Request the answers that the file `--out` lacks; return all answers, and why requests failed, by prompt id."""
     if options.model is None:
         raise UserError("--model: name the judge at the endpoint")
     endpoint = Endpoint(options)
-    prompts = [prompt for pair in pairs for prompt in pair.prompts(template)]
+    prompts = [prompt for pair in pairs for prompt in pair.prompts(template)]  # (id, text)
     settings = {"system": "judge", "model": options.model, "request": endpoint.request} | settings
     with open_answers(Path(options.out), settings) as answers:  # refuses a file with other settings
         failures = endpoint.request_missing(prompts, answers, len(prompts))
@@ -136,30 +135,30 @@ def _ask(
 
 
 def read_verdict(text: str) -> Verdict | None:
-    """Return the verdict on the last line of an answer that is not blank; None if it is not 1, 2 or tie alone."""
+    """Return the verdict, which is the whole last nonblank line of an answer: 1, 2 or tie; None if it is not."""
     lines = [line for line in answer_text(text).split("\n") if line.strip()]
     match = _VERDICT.fullmatch(lines[-1]) if lines else None
     return _VERDICTS[match[1].lower()] if match else None
 
 
 def summarize(pairs: Sequence[_Pair], texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return how often A is preferred, and how far the judge can be relied on.
+    """Return how often A is preferred, and how consistent the judge is.
 
     The preference for A on a document is the mean over both orders of 1 if A wins, 0 if B wins, and 1/2 for a tie;
-    identical summaries are a tie. Documents with an unreadable answer are excluded and named. The answers, `texts`, are
-    named by order and id, such as `ab doc-1`; a `UserError` if no document has a readable verdict in both orders.
+    identical summaries are a tie. Documents with an unreadable answer are excluded and listed. `texts` has the answers
+    by order and document id, such as `ab doc-1`. A `UserError` if no document has a readable verdict in both orders.
     """
     verdicts = {name: read_verdict(text) for name, text in texts.items()}
-    orders: dict[str, tuple[float, float]] = {}
+    orders: dict[str, tuple[float, float]] = {}  # preference for A in both orders, by document id
     for pair in pairs:
-        both = ("tie", "tie") if pair.a == pair.b else (verdicts[f"ab {pair.id}"], verdicts[f"ba {pair.id}"])
-        if None not in both:  # preferences for A; `_PREFERENCES` is for the first, which is B in "ba"
-            orders[pair.id] = _PREFERENCES[both[0]], 1 - _PREFERENCES[both[1]]
-    if texts and not any(pair.id in orders for pair in pairs if pair.a != pair.b):  # no texts: all are identical
+        ab, ba = ("tie", "tie") if pair.a == pair.b else (verdicts[f"ab {pair.id}"], verdicts[f"ba {pair.id}"])
+        if ab is not None and ba is not None:
+            orders[pair.id] = _PREFERENCES[ab], 1 - _PREFERENCES[ba]  # for the first summary, which is B in "ba"
+    if texts and not any(pair.id in orders for pair in pairs if pair.a != pair.b):  # without texts, all are identical
         example = shorten(next(text for name, text in texts.items() if verdicts[name] is None), 80)
         remedy = "change --prompt so that each answer ends with 1, 2 or tie"
         raise UserError(f"no document has a readable verdict in both orders, but for example {example!r}; {remedy}")
-    table = np.array(list(orders.values()))  # preferences for A, [N, 2]
+    table = np.array(list(orders.values()))  # preferences for A on N documents in 2 orders, [N, 2]
     preferences = table.mean(axis=1)  # [N]
     interval = bootstrap_interval(100 * preferences)  # mean and bounds in percent
     decided = [verdict for verdict in verdicts.values() if verdict in ("first", "second")]
@@ -172,6 +171,6 @@ def summarize(pairs: Sequence[_Pair], texts: Mapping[str, str]) -> dict[str, Any
         "same_summaries": sum(pair.a == pair.b for pair in pairs),
         "orders_agree": 100 * float((table[:, 0] == table[:, 1]).mean()),  # percent
         "orders_contradict": int((np.abs(table[:, 0] - table[:, 1]) == 1).sum()),  # A in one order, B in the other
-        "first_preferred": 100 * decided.count("first") / len(decided) if decided else None,
+        "first_preferred": 100 * decided.count("first") / len(decided) if decided else None,  # percent
         "unreadable": [pair.id for pair in pairs if pair.id not in orders],
     }
