@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except BrokenPipeError:  # as in `precis ... | head`, which closes the pipe early
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes stdout when it exits
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for Python's flush of stdout when it exits
         return 128 + signal.SIGPIPE
 
 
@@ -37,7 +37,7 @@ def _run(arguments: list[str]) -> int:
         return 0
     command = next((argument for argument in arguments if argument != "--trust"), "")  # --trust may come first
     if command not in COMMANDS:
-        similar = difflib.get_close_matches(command, [*OTHER_NAMES, *COMMANDS], n=1)  # such as train, for fit
+        similar = difflib.get_close_matches(command, [*OTHER_NAMES, *COMMANDS], n=1)  # OTHER_NAMES: `train` for `fit`
         hint = f"did you mean {OTHER_NAMES.get(similar[0], similar[0])}? " if similar else ""
         print(f"precis: error: precis has no command {command!r}; {hint}it has {', '.join(COMMANDS)}", file=sys.stderr)
         return 1

@@ -57,10 +57,10 @@ def summarize(arguments: list[str]) -> None:
     is_light = _choose_model(options)
     from precis.sharing.hub import find_run
 
-    if (folder := find_run(options.checkpoint)) is not None:  # not a model of Hugging Face
-        read_config(folder)  # an error before the user types a text
+    if (folder := find_run(options.checkpoint)) is not None:  # None for a model of Hugging Face
+        read_config(folder)  # raises an error before the user types a text
     inputs = options.inputs
-    if len(inputs) == 1 and os.path.isfile(inputs[0]) and is_records(Path(inputs[0])):  # an input may be a text, too
+    if len(inputs) == 1 and os.path.isfile(inputs[0]) and is_records(Path(inputs[0])):  # the input may also be a text
         corpus: Corpus = Files(test=inputs[0], document=options.document)
     else:
         corpus = Texts(collect_texts(inputs))
@@ -77,8 +77,8 @@ def summarize(arguments: list[str]) -> None:
 
 
 def _choose_model(options: Namespace) -> bool:
-    """Set `options.checkpoint` to the chosen model, print a default; return whether it works without Lightning."""
-    chosen = [name for name in ("model", "run", "checkpoint") if options[name] is not None]
+    """Set `options.checkpoint` to the model, which is printed if not named; return if it works without Lightning."""
+    chosen = [name for name in ("model", "run", "checkpoint") if options[name] is not None]  # options that name it
     if len(chosen) > 1:
         raise UserError(f"--{chosen[0]} and --{chosen[1]} both name a model; give one of them")
     if chosen in (["run"], ["checkpoint"]):
@@ -88,8 +88,8 @@ def _choose_model(options: Namespace) -> bool:
     if not chosen:
         others = "--model docstring, --run RUN or --checkpoint NAME for another"
         print(f"precis: by the model {options.checkpoint}, which selects sentences ({others})", file=sys.stderr)
-    draws = options.html is not None or options.heat_map is not None  # by `print_summaries`, with Lightning
-    # options for models of Hugging Face: `summarizing.load_model` refuses them, and imports Lightning
+    draws = options.html is not None or options.heat_map is not None  # which needs Lightning
+    # options for models of Hugging Face, on which `load_model`, which imports Lightning, raises an error
     has_pretrained_options = read_options(PretrainedOptions, options) != PretrainedOptions()
     return options.checkpoint in LIGHT and not draws and not has_pretrained_options
 
@@ -116,10 +116,10 @@ def corpus(arguments: list[str]) -> None:
 
 
 def guess_corpus(path: Path) -> Files:
-    """Return a corpus with a file as split `train`, whose fields, guessed by name and layout, are printed on stderr."""
+    """Return a corpus with a file as split `train`; guess its fields by name and layout, and print them on stderr."""
     record = first_row(path)
-    chosen = guess_fields(record, str(path))
-    roles = {chosen.document: "the document", chosen.summary: "the reference", chosen.id: "the id"}  # None: no field
+    chosen = guess_fields(record, str(path))  # names of fields, or None
+    roles = {chosen.document: "the document", chosen.summary: "the reference", chosen.id: "the id"}
     for name, value in record.items():
         role = f", {roles[name]}" if name in roles else ""
         print(f"{printable_line(name)}: {describe_value(value)}{role}", file=sys.stderr)
@@ -136,11 +136,10 @@ def report(arguments: list[str]) -> None:
     parser.add_argument("--examples", type=int, default=5, help="number of documents to show")
     parser.add_argument("--language", type=str | None, default=None, help="ISO code; by default that of the run")
     options = parser.parse_args(arguments)
-    folder = options.run
-    predictions = find_predictions(folder, options.split)
+    predictions = find_predictions(options.run, options.split)
     from precis.runs.report import print_report  # a slow import, after errors that need none
 
-    print_report(folder, predictions, options.split, options.examples, options.language)
+    print_report(options.run, predictions, options.split, options.examples, options.language)
 
 
 def export(arguments: list[str]) -> None:
@@ -161,10 +160,10 @@ def export(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     out = options.out
     if out.is_dir() and not any(out.iterdir()):
-        out.rmdir()  # `appearing_folder` makes it when it is complete
+        out.rmdir()  # an empty folder: `appearing_folder` creates it once its content is complete
     if out.exists():
         raise UserError(f"{out}: not empty; choose another folder")
-    read_config(options.run)  # an error before slow imports
+    read_config(options.run)  # raises an error before slow imports
     from precis.sharing.export import write_export
 
     with appearing_folder(out) as building:

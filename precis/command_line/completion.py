@@ -41,26 +41,26 @@ def _whole_parser() -> argparse.ArgumentParser:
             flags = [option for option in action.option_strings if not option.endswith("+")]  # --x+ appends to --x
             if "--help" in flags or action.help == argparse.SUPPRESS:
                 continue
-            takes_value: dict[str, Any] = {"action": "store_true"} if flags and action.nargs == 0 else {}
-            added = subparser.add_argument(*(flags or [action.dest]), help="", **takes_value)  # dest: if positional
-            if not takes_value:
+            no_value: dict[str, Any] = {"action": "store_true"} if flags and action.nargs == 0 else {}
+            added = subparser.add_argument(*(flags or [action.dest]), help="", **no_value)  # dest: if positional
+            if not no_value:
                 added.complete = shtab.FILE  # the shell offers file names; choices are not copied
-            for group, package in groups.items():  # each takes a class of the package
-                # options of all classes of the package, as any may be chosen; --data also leads to those of its corpus
-                names = package.__all__ if group.partition(".")[0] in flags else []  # --data of --data.corpus
-                options = {option for kind in names for option in class_options(getattr(package, kind))}
+            for group, package in groups.items():  # the value of a group such as --model is a class of the package
+                # options of all these classes, as any may be chosen; --data also adds the options of --data.corpus
+                class_names = package.__all__ if group.partition(".")[0] in flags else []
+                options = {option for name in class_names for option in class_options(getattr(package, name))}
                 for option in sorted(options):
-                    if f"{group}.{option}" not in subparser._option_string_actions:  # it may be one of the command
+                    if f"{group}.{option}" not in subparser._option_string_actions:  # unless the command has it
                         subparser.add_argument(f"{group}.{option}", help="").complete = shtab.FILE
     return parser
 
 
 class _ParserBuilt(Exception):
-    """Ends a command where it would parse its arguments; its arguments are those of `parse_args`."""
+    """Ends a command where it would parse its arguments; `args` has its parser and the arguments."""
 
 
 def find_parser(command: str, arguments: list[str]) -> tuple[ArgumentParser, list[str]]:
-    """Return the parser of a command line and its arguments: for `precis sweep status OUT`, those of `status`, OUT."""
+    """Return the parser of a command and the arguments left for it: of `sweep`, `status OUT`, of `status` and `OUT`."""
     if command in TRAINING and "--checkpoint" not in arguments:  # `precis test --checkpoint` reads a pretrained model
         from precis.training.training import fit_parser  # imports torch and Lightning
 
@@ -74,6 +74,6 @@ def find_parser(command: str, arguments: list[str]) -> tuple[ArgumentParser, lis
         try:
             load_command(command)(arguments)
         except _ParserBuilt as built:
-            parser, remaining = built.args  # as `stop` raised them
+            parser, remaining = built.args  # with which `stop` was called
             return parser, remaining
     raise AssertionError(f"{command} parses no arguments")

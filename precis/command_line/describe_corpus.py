@@ -18,8 +18,8 @@ from datamodules.documents import Document
 from datamodules.text.language import count_words, script_of
 from datamodules.text.lines import printable, printable_line
 
-_SCRIPT_SAMPLE = 100  # documents that tell the script of a split
-_MAX_LISTED = 3  # printed overlaps or skipped records
+_SCRIPT_SAMPLE = 100  # number of documents from which the script (such as Latin) of a split is detected
+_MAX_LISTED = 3  # maximum number of overlaps or skipped records of a split that are printed
 _STATISTICS = {
     "document_words": "words per document",
     "document_sentences": "sentences per document",
@@ -32,20 +32,20 @@ _STATISTICS = {
 
 
 def describe_corpus(corpus: Corpus, options: Namespace) -> None:
-    """Print the description of every split of a corpus, which has at least one, by the options of `precis corpus`."""
+    """Print a description of each split of a corpus (at least one) according to the options of `precis corpus`."""
     settings = {"on_bad_record": options.on_bad_record, "num_proc": options.num_proc, "language": options.language}
     tables = {split: build_documents(corpus, split, default_cache(), **settings) for split in corpus.splits()}
     overlaps = find_overlaps(tables)  # by split, its documents that an earlier split has too
     descriptions = [describe(split, table, options.examples, overlaps[split]) for split, table in tables.items()]
     if options.json:
-        print(json.dumps(descriptions, ensure_ascii=False, indent=1, default=asdict))  # for example documents
+        print(json.dumps(descriptions, ensure_ascii=False, indent=1, default=asdict))  # asdict: for `Document`s
     else:
         print_descriptions(descriptions)
 
 
 def find_overlaps(tables: Mapping[str, Dataset]) -> dict[str, list[dict[str, str]]]:
-    """Return the documents of each split whose text an earlier split has, compared without case and white space."""
-    first_with_text: dict[str, tuple[str, str]] = {}
+    """Return by split its documents whose text is also in an earlier split, ignoring case and amount of white space."""
+    first_with_text: dict[str, tuple[str, str]] = {}  # (split, id) of the first document with a text
     overlaps: dict[str, list[dict[str, str]]] = {split: [] for split in tables}
     for split, table in tables.items():
         for document in map(as_document, table):
@@ -62,10 +62,10 @@ def describe(split: str, dataset: Dataset, examples: int, overlaps: list[dict[st
     Returns:
         `split`, `documents` (count), `skipped` and `digest` of the manifest; `examples`, the first documents;
         `script`, the writing system of most letters of the first documents, its share and a likely language; `overlaps`
-        of this split with earlier ones; mean, median and 95th percentile of `_STATISTICS`, None without references.
+        with earlier splits, as given; mean, median and 95th percentile of each of `_STATISTICS`, None without values.
     """
     manifest = read_manifest(dataset)
-    sample = dataset.select(range(min(_SCRIPT_SAMPLE, len(dataset))))  # enough to tell the script
+    sample = dataset.select(range(min(_SCRIPT_SAMPLE, len(dataset))))
     script = script_of(as_document(record).text for record in sample)  # None without letters
     return {
         "split": split,
@@ -109,7 +109,7 @@ def print_descriptions(splits: list[dict[str, Any]]) -> None:
 
 
 def _lengths(dataset: Dataset) -> dict[str, list[float]]:
-    """Return the values of each of `_STATISTICS`: one for each document, or one for each reference of a document."""
+    """Return the values of each of `_STATISTICS`, such as words, one for each document or for each reference."""
     values: dict[str, list[float]] = {name: [] for name in _STATISTICS}
     for document in map(as_document, dataset):
         words = count_words(document.sentences)
@@ -121,15 +121,14 @@ def _lengths(dataset: Dataset) -> dict[str, list[float]]:
         values["reference_words"] += reference_words
         values["reference_sentences"] += map(len, document.references)
         if reference_words:
-            values["compression"].append(words / np.mean(reference_words))  # words per word of a reference
+            values["compression"].append(words / np.mean(reference_words))
     return values
 
 
 def _spread(values: list[float]) -> dict[str, float] | None:
-    if not values:  # of references, in a corpus without any
+    if not values:  # such as lengths of references, in a corpus without references
         return None
-    mean, median, high = np.mean(values), np.median(values), np.percentile(values, 95)
-    return {"mean": float(mean), "median": float(median), "p95": float(high)}
+    return {"mean": float(np.mean(values)), "median": float(np.median(values)), "p95": float(np.percentile(values, 95))}
 
 
 def _cell(spread: dict[str, float] | None) -> str:
@@ -137,7 +136,7 @@ def _cell(spread: dict[str, float] | None) -> str:
 
 
 def _example(split: str, document: Document, length: int = 600) -> Text:
-    """Return a document for the terminal: id, the words in its first `length` characters, and references."""
+    """Return a document for the terminal: id, whole words of its first `length` characters, and references."""
     text = document.text if len(document.text) <= length else document.text[:length].rsplit(None, 1)[0] + " ..."
     out = Text(f"\n{split}: {printable_line(document.id)}\n", style="bold")
     out.append(printable(text) + "\n", style="not bold")

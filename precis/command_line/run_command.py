@@ -22,10 +22,10 @@ from precis.config.trust import FLAG, SUITE, VARIABLE, import_policy, with_absol
 
 
 def _quiet() -> None:
-    """Hide advice of libraries that users cannot act on, slow down progress bars in files, shorten other warnings."""
+    """Hide libraries' advice that users cannot follow, shorten other warnings, slow down progress bars in log files."""
     advice = "does not have many workers|The `srun` command|LeafSpec|overridden by `PrecisCLI|exists and is not empty"
     warnings.filterwarnings("ignore", f".*({advice})")  # such as to use more workers, or `srun`
-    warnings.formatwarning = lambda message, *_: f"precis: warning: {printable(str(message))}\n"  # no line of code
+    warnings.formatwarning = lambda message, *_: f"precis: warning: {printable(str(message))}\n"  # without source line
     logging.getLogger("pytorch_lightning.utilities.rank_zero").addFilter(
         lambda record: not record.getMessage().startswith(("💡", "TPU available"))  # tips, and absent devices
     )
@@ -37,11 +37,11 @@ def _quiet() -> None:
 
 
 def run(arguments: list[str]) -> None:
-    """Run a command of the command table, with its example above its help; errors are raised."""
-    for package in SUITE:  # before the working folder, which may have folders of these names, is on the path
+    """Run the command that the first argument names, with an example above its help; errors are raised."""
+    for package in SUITE:  # first, because the working folder, appended below, may have folders of these names
         import_module(package)
-    with suppress(OSError):  # a working folder that was deleted
-        sys.path.append(os.getcwd())  # finds `--trainer.callbacks+=my_code.Hello`; installed code comes first
+    with suppress(OSError):  # the working folder may have been deleted
+        sys.path.append(os.getcwd())  # for classes such as `--trainer.callbacks+=my_code.Hello`
     command, *options = arguments
     if "--help" in options or "-h" in options:
         print(f"example: {COMMANDS[command].example}\n", flush=True)
@@ -59,12 +59,12 @@ def run_command(arguments: list[str]) -> int:
     is_default_handler = is_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     if is_default_handler:  # an exception, so that nothing half-written is left; training replaces this handler
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-        sys.unraisablehook = _send_again  # for signals that arrive in a destructor, where exceptions are ignored
+        sys.unraisablehook = _send_again  # for signals that arrive in a destructor, where Python ignores exceptions
     try:
         arguments = with_absolute_files(arguments)
         with import_policy(arguments):
             run(arguments)
-    except BrokenPipeError:  # an OSError, which `main` treats
+    except BrokenPipeError:  # an OSError that `cli.main` handles
         raise
     except (ArgumentError, ValueError, OSError, *_errors_of_lightning()) as error:
         if os.environ.get("PRECIS_DEBUG"):
@@ -80,14 +80,14 @@ def run_command(arguments: list[str]) -> int:
             os.environ.pop(VARIABLE, None)
         if is_default_handler:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            # an interruption's traceback holds objects whose destructors run only after this, and still need the hook
+            # after an interruption, objects in its traceback are destroyed later than this, and still need the hook
             if not isinstance(sys.exception(), KeyboardInterrupt | SystemExit):
                 sys.unraisablehook = unraisable_before
     return 0
 
 
 def _remedy(error: Exception) -> str:
-    """Return what to do if the output encoding or the cache folder causes an error; empty for other errors."""
+    """Return how to avoid an error that the output encoding or cache folder causes; "" for other errors."""
     if isinstance(error, UnicodeEncodeError) and "PYTHONIOENCODING" not in str(error):  # rich may add this remedy
         return "; set PYTHONIOENCODING=utf-8"
     refused = isinstance(error, OSError) and error.errno in (errno.EACCES, errno.ENOTDIR, errno.EPERM, errno.EROFS)
@@ -97,15 +97,15 @@ def _remedy(error: Exception) -> str:
 
 
 def _errors_of_lightning() -> tuple[type[Exception], ...]:
-    """Return Lightning's error for wrong settings; nothing if the command has not imported Lightning."""
+    """Return Lightning's error for wrong settings in a tuple; empty if the command has not imported Lightning."""
     exceptions = sys.modules.get("pytorch_lightning.utilities.exceptions")
     return (exceptions.MisconfigurationException,) if exceptions else ()
 
 
 def _send_again(unraisable: "sys.UnraisableHookArgs") -> None:
-    """Send a signal again whose handler ran in a destructor, where Python ignores exceptions but calls this hook."""
+    """Send a signal again if its handler raised an exception in a destructor, which Python only passes to this hook."""
     numbers = {KeyboardInterrupt: signal.SIGINT, SystemExit: signal.SIGTERM}
     if number := numbers.get(unraisable.exc_type):
-        threading.Timer(0.05, os.kill, (os.getpid(), number)).start()  # seconds: after the destructor
-    elif unraisable.exc_type is not AttributeError:  # of a destructor whose object's constructor was interrupted
+        threading.Timer(0.05, os.kill, (os.getpid(), number)).start()  # after 0.05 s, when the destructor has ended
+    elif unraisable.exc_type is not AttributeError:  # which an object has whose constructor was interrupted
         sys.__unraisablehook__(unraisable)
