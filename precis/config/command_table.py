@@ -20,11 +20,11 @@ TRAINING = ("fit", "validate", "test", "predict")
 
 _TABLE = Path(__file__).with_name("commands.toml")
 COMMANDS = {name: Command(**row) for name, row in tomllib.loads(_TABLE.read_text(encoding="utf-8")).items()}
-OTHER_NAMES = {"train": "fit", "score": "evaluate", "generate": "predict"}  # in other tools, for suggestions
+OTHER_NAMES = {"train": "fit", "score": "evaluate", "generate": "predict"}  # commands by their names in other tools
 
 
 def load_command(name: str) -> Callable[[list[str]], None]:
-    """Import the function that runs a command."""
+    """Import and return the function that runs a command; it takes the arguments after the command's name."""
     module, _, function = COMMANDS[name].function.partition(":")
     return getattr(import_module(module), function)
 

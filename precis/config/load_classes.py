@@ -16,7 +16,7 @@ from precis.files.data_files import load_yaml
 
 
 def load_classes(*packages: ModuleType) -> None:
-    """Import all public names of some packages, by default of the suite's, so that jsonargparse knows the classes."""
+    """Import the public classes of packages, by default the suite's, so that jsonargparse finds them by short names."""
     for package in packages or (callbacks, datamodules, datamodules.corpora, lightning_modules):
         for name in package.__all__:
             getattr(package, name)  # imports its module
@@ -25,7 +25,7 @@ def load_classes(*packages: ModuleType) -> None:
 def add_corpus_arguments(parser: ArgumentParser, on_bad_record: str = "raise") -> None:
     """Add the options that name a corpus, and those that say how its documents are read."""
     add = parser.add_argument
-    load_classes(datamodules.corpora)  # so that --corpus takes their names
+    load_classes(datamodules.corpora)  # so that --corpus takes short names
     parser.add_subclass_arguments(Corpus, "corpus", required=False)
     add("--language", type=str, default="en", help="ISO code of the language; xx for any")
     record_help = "what to do with invalid records"
@@ -33,21 +33,21 @@ def add_corpus_arguments(parser: ArgumentParser, on_bad_record: str = "raise") -
     add("--num_proc", type=int, default=1, help="number of processes for sentence splitting")
 
 
-_as_namespace = _typehints.subclass_spec_as_namespace
+_as_namespace = _typehints.subclass_spec_as_namespace  # before it is replaced below
 
 
 def _load(text: str) -> Any:
-    """Return the value that a text has in YAML; a text such as `###`, which YAML ignores as a comment, is itself."""
+    """Return the value of a text as YAML; a text such as `###`, which YAML takes for a comment, stays as it is."""
     if "&" in text or "!" in text:
-        load_yaml(text)  # checks how far aliases unfold, and that tags fit
+        load_yaml(text)  # raises an error for aliases (&) that expand too far, and for tags (!) that do not fit
     value = yaml_load(text)
     return text if value is None and "\n" not in text and text.lstrip().startswith("#") else value
 
 
 def _with_json_values(value: Any, *arguments: Any) -> Any:
-    """Call jsonargparse's function with an option of a class as JSON; by `str`, as without this, null is a string."""
-    to_class = isinstance(value, _typehints.NestedArg) and "." in value.key.removeprefix("dict_kwargs.")
-    if to_class and not isinstance(value.val, str):
+    """Pass the value of a nested class's option to jsonargparse as JSON, not by `str`, which makes null a string."""
+    is_nested = isinstance(value, _typehints.NestedArg) and "." in value.key.removeprefix("dict_kwargs.")
+    if is_nested and not isinstance(value.val, str):
         value = value._replace(val=json.dumps(value.val, default=str))
     return _as_namespace(value, *arguments)
 

@@ -22,16 +22,16 @@ from precis.files.data_files import read_yaml
 _DATA_FILES = (".jsonl", ".csv", ".parquet", ".gz", ".txt")
 _RELATIONS = {">": "above", ">=": "at least", "<": "below", "<=": "at most"}
 _GROUPS = {"trainer": "pytorch_lightning.Trainer", "checkpoint": "pytorch_lightning.callbacks.ModelCheckpoint"}
-_SIMILAR = 0.8  # ratio of difflib above which a class of the suite is suggested without looking at those of libraries
+_SIMILAR = 0.8  # ratio of difflib above which a class of the suite is suggested without looking into libraries
 _HELP = "`precis {command} --help` lists what there is"
 
 
 def explain(message: str, command: str) -> str:
-    """Return one line for the message of a `jsonargparse.ArgumentError`, a tree of all attempts in many lines."""
-    # Of several attempts, the first is the class that was named, and the others are its base classes.
+    """Explain the message of a `jsonargparse.ArgumentError`, which lists all attempts to parse a value, in one line."""
+    # Of attempts to create a class, only the first is kept, by the class that was named; others try base classes.
     if attempt := re.search(r"\n +- (?=Problem with given class_path)", message):
         message = "".join(re.split(f"{attempt[0]}(?=Problem with given class_path)", message)[:2])
-    keys = re.findall(r'Parser key "([^"]+)"', message)
+    keys = re.findall(r'Parser key "([^"]+)"', message)  # from the outer to the inner parser
     classes = re.findall(r"given class_path '([^']+)'", message)
     where = f"{'.'.join(keys)}: " if keys else ""
     help_hint = _HELP.format(command=command)
@@ -58,10 +58,11 @@ def explain(message: str, command: str) -> str:
     if match := re.search(r"has no attribute '([^']+)'|No module named '([^']+)'", message):
         name = classes[-1] if classes else match[1] or match[2]
         return f"{where}there is no class {name}; {suggest_class(name) or help_hint}"
-    is_number = re.search(r"Expected an? <class '(float|int|bool)'>", message)  # or a class, as PyTorch's rates
-    literals = ", ".join(re.findall(r"typing\.Literal\[([^]]*)\]", message))
-    meant = get_close_matches(value[1], re.findall(r"'([^']+)'", literals), n=1) if value else []
-    if not is_number and not meant and (match := re.search(r"Expected a dot import path string: (.*)", message)):
+    is_number = re.search(r"Expected an? <class '(float|int|bool)'>", message)  # or a class, as for PyTorch's lr
+    choices = ", ".join(re.findall(r"typing\.Literal\[([^]]*)\]", message))
+    similar_choice = get_close_matches(value[1], re.findall(r"'([^']+)'", choices), n=1) if value else []  # one or none
+    is_class = not is_number and not similar_choice
+    if is_class and (match := re.search(r"Expected a dot import path string: (.*)", message)):
         remedy = suggest_class(match[1]) or "give its whole path, such as package.Class"
         return f"{where}no class {match[1]!r} is known; {remedy}"
     if match := re.search(r"Not of type \w+: (\S*?) ?does not conform to restriction (v.+)", message):
@@ -73,7 +74,7 @@ def explain(message: str, command: str) -> str:
     if expected and value:
         kinds = [expected[0]] if value[0].startswith("Got") else expected
         quote = "; put it in quotes: YAML reads on and off as true and false" if value[1] in ("True", "False") else ""
-        hint = f"; did you mean {meant[0]}?" if meant else quote
+        hint = f"; did you mean {similar_choice[0]}?" if similar_choice else quote
         return f"{where}expected {' or '.join(map(_readable_type, kinds))}, got {value[1]!r}{hint}"
     if match := re.search(r"arguments are required: (.*)", message):
         missing = ", ".join(name.removeprefix(f"{command}.") for name in match[1].split(", "))
@@ -96,7 +97,7 @@ def _readable_type(kind: str) -> str:
 
 
 def check_configs(arguments: list[str]) -> None:
-    """Raise a `UserError` if a config file is missing or not YAML, with the line; jsonargparse ignores some errors."""
+    """Raise a `UserError` if a `--config` file is missing or not YAML, as jsonargparse ignores some of these errors."""
     for path in (Path(name) for _, name in named_configs(arguments)):
         if not path.is_file():
             raise UserError(f"{path}: no such config file; see experiments/configs for those of the suite")
@@ -104,42 +105,42 @@ def check_configs(arguments: list[str]) -> None:
 
 
 def suggest_class(class_path: str) -> str:
-    """Return why a class cannot be imported, or which similar class may be meant; empty if none is similar."""
+    """Return why a class cannot be imported, or which similar class may be meant; "" if none is similar."""
     if explanation := hidden_in_working_folder(class_path):
         return explanation
     name = class_path.rpartition(".")[2]
     suite = (callbacks, corpora, datamodules, lightning_modules)
-    packages_of = {known: package.__name__ for package in suite for known in package.__all__}
-    close = get_close_matches(name, packages_of, n=1, cutoff=_SIMILAR)  # higher than the default
-    if not close:  # only then load libraries, and accept less similarity (0.6)
+    packages = {known: package.__name__ for package in suite for known in package.__all__}  # by name of the class
+    similar = get_close_matches(name, packages, n=1, cutoff=_SIMILAR)  # at most one, of a high similarity
+    if not similar:  # load libraries, which takes time, and accept less similarity (0.6 by default)
         for library in ("torch.optim", "torch.optim.lr_scheduler", "pytorch_lightning.callbacks"):
-            packages_of |= {known: library for known in dir(import_module(library)) if known[:1].isupper()}  # classes
-        close = get_close_matches(name, packages_of, n=1)
-    return f"did you mean {packages_of[close[0]]}.{close[0]}?" if close else ""
+            packages |= {known: library for known in dir(import_module(library)) if known[:1].isupper()}  # classes
+        similar = get_close_matches(name, packages, n=1)
+    return f"did you mean {packages[similar[0]]}.{similar[0]}?" if similar else ""
 
 
 def suggest_option(name: str, owner: str) -> str:
-    """Return the message that a class has no option `name`, with similar ones; empty if `owner` names no class.
+    """Return the message that a class has no option `name`, with similar options; "" if `owner` names no class.
 
     `owner` is the dotted name of the class, or a group of options such as `trainer`.
     """
-    class_path = _GROUPS.get(owner, owner)  # of the class that a group such as `trainer` creates
-    kind = object_named(class_path) if "." in class_path else None
-    if kind is None or not name:
+    class_path = _GROUPS.get(owner, owner)  # a group such as `trainer` creates a class
+    owner_class = object_named(class_path) if "." in class_path else None
+    if owner_class is None or not name:
         return ""
-    options = class_options(kind)
-    # difflib scores abbreviations low: options with this prefix come first, as do those of this name in a group
-    close = [option for option in options if option.startswith(name) or option.endswith(f".{name}")]
-    close = close or get_close_matches(name, options)
-    remedy = f"did you mean {' or '.join(close)}?" if close else f"it has {', '.join(options)}"
-    return f"{kind.__name__} has no option {name!r}; {remedy}"
+    options = class_options(owner_class)
+    # `enc` means `encoder`, and `checkpoint` means `encoder.checkpoint`, though difflib finds them little similar
+    similar = [option for option in options if option.startswith(name) or option.endswith(f".{name}")]
+    similar = similar or get_close_matches(name, options)
+    remedy = f"did you mean {' or '.join(similar)}?" if similar else f"it has {', '.join(options)}"
+    return f"{owner_class.__name__} has no option {name!r}; {remedy}"
 
 
 def class_options(owner: type) -> list[str]:
-    """Return the arguments of a class and its bases; fields of dataclasses have names such as `encoder.checkpoint`."""
+    """Return the arguments of a class and its bases, and of dataclasses in them, such as `encoder.checkpoint`."""
     options = ArgumentParser().add_class_arguments(owner, fail_untyped=False)
-    # of base classes first, whose defaults a class may replace
-    inits = [kind.__init__ for kind in reversed(owner.__mro__) if "__init__" in vars(kind)]
+    # base classes first, since a class may replace their defaults
+    inits = [cls.__init__ for cls in reversed(owner.__mro__) if "__init__" in vars(cls)]
     defaults = {each.name: each.default for init in inits for each in inspect.signature(init).parameters.values()}
     groups = {name: defaults[name] for name in options if is_dataclass(defaults.get(name))}
     return [*options, *(f"{name}.{field.name}" for name, group in groups.items() for field in fields(group))]

@@ -14,7 +14,7 @@ PARSERS = ("default", "mpnet", "small", "right_branching", "isanlp_rst", "isanlp
 
 
 def _load_trained(path: Path, rows: "Rows", band: int) -> "LightningModule":
-    """Load a parser of a run folder, checkpoint or folder of `save`, with its segmenter if any; see `load_parser`."""
+    """Load a parser (see `load_parser`) from a run folder, checkpoint or folder of weights, with its segmenter."""
     from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
     from lightning_modules.discourse_parser.parser import DiscourseParser
 
@@ -33,7 +33,7 @@ def _load_trained(path: Path, rows: "Rows", band: int) -> "LightningModule":
 
 
 def _load_named(name: str, rows: "Rows", band: int) -> "LightningModule":
-    """Load one of `PARSERS`, see `load_parser`; a `UserError` if the encoder of `mpnet` cannot be downloaded."""
+    """Load the parser of a name in `PARSERS`, see `load_parser`; a `UserError` if `mpnet` cannot get its encoder."""
     from datamodules.text.subwords import MPNET
     from lightning_modules.discourse_parser.isanlp import IsaNLPParser
     from lightning_modules.discourse_parser.parser import DiscourseParser
@@ -43,12 +43,12 @@ def _load_named(name: str, rows: "Rows", band: int) -> "LightningModule":
     if name == "right_branching":
         return RightBranchingParser(rows, band)
     if name.startswith("isanlp"):
-        return IsaNLPParser(rows, band, "unirst" if name == "isanlp_unirst" else "gumrrg")  # names of its models
+        return IsaNLPParser(rows, band, "unirst" if name == "isanlp_unirst" else "gumrrg")  # IsaNLP's model names
     try:
-        weights = shipped_name() if name == "default" else name
+        weights = shipped_name() if name == "default" else name  # the best shipped parser whose encoder is installed
         return DiscourseParser.load(weights, rows=rows, band=band)
-    except OSError as error:  # of a download from the hub
-        if name != "mpnet":  # the encoders of others are in installed packages
+    except OSError as error:  # from a download
+        if name != "mpnet":  # other parsers have their encoders in installed packages
             raise
         remedy = f"run `hf download {MPNET}` on a machine with internet, or use --parser default"
         problem = f"needs the encoder {MPNET}, which is not in the cache of the hub and cannot be downloaded"
@@ -75,8 +75,9 @@ def load_parser(name: str, rows: "Rows" = "side", band: int = 128) -> "Lightning
 
     Args:
         name: one of `PARSERS`, or a run folder, checkpoint or folder of weights of `lightning_modules.DiscourseParser`.
-        rows: which EDUs have probability as a nucleus: all on its `side`, or only those which are a `nucleus`.
-        band: half-width of the labeled discourse distribution: EDUs to each side for which it is stored.
+        rows: which EDUs (discourse units) of a nucleus have probability in the labeled discourse distribution: all in
+            its span (`side`), or only those that are nuclei of their own parents (`nucleus`); see `tree_ldd`.
+        band: maximum distance of two EDUs for which the distribution is stored.
     """
     if name in PARSERS:
         parser = _load_named(name, rows, band)
@@ -88,7 +89,7 @@ def load_parser(name: str, rows: "Rows" = "side", band: int = 128) -> "Lightning
 
 
 def provide_parsers(data: "LightningDataModule") -> None:
-    """Let a DataModule load the parser that its arguments name."""
+    """Set the function by which a DataModule loads the parser that its arguments name, if it needs a parser."""
     from datamodules.parsing import NeedsParser
 
     if isinstance(data, NeedsParser):

@@ -26,7 +26,7 @@ NOTE = f"Where the model has them too, these are given for the model alone (--mo
 
 
 def add_options_of_run(parser: ArgumentParser) -> None:
-    """Add the options of the run: folder, resuming, starting point, tracking, previews."""
+    """Add the options of the run: folder, resuming, starting point, tracking, previews (printed summaries)."""
     add = parser.add_argument
     # Start and output of a run
     add("--run_dir", type=Path | None, default=None, help="run folder; runs/MODEL/TIME by default")
@@ -48,7 +48,7 @@ def add_options_of_run(parser: ArgumentParser) -> None:
 
 
 def add_run_arguments(parser: "LightningArgumentParser") -> None:
-    """Add the options of the run, options for the selection of checkpoints, and links (`LINKED`) from model to data."""
+    """Add the options of the run and of the checkpoints it keeps; let data take arguments from the model (`LINKED`)."""
     from callbacks import BestCheckpoint
 
     add_options_of_run(parser)
@@ -68,13 +68,13 @@ def add_run_arguments(parser: "LightningArgumentParser") -> None:
 
 
 def link_arguments(parser: ArgumentParser) -> None:
-    """Link arguments of the model to the data; config.yaml then has only those of the model."""
+    """Let the data take arguments (`LINKED`) from the model, so that config.yaml has them once, for the model."""
     for name, source in LINKED.items():
         parser.link_arguments(f"model.init_args.{source}", f"data.init_args.{name}")
 
 
 def check_linked(arguments: Sequence[str], config: Namespace) -> None:
-    """Raise a `UserError` if an argument of the data is set that a link to the model would silently replace."""
+    """Raise a `UserError` if an argument is given for the data that the model's value (`LINKED`) would replace."""
     model_arguments = config.get("model", {}).get("init_args", {})  # a class without arguments may have no such key
     data_arguments = config.get("data", {}).get("init_args", {})
     for name, where, remedy in _linked_names_of_data(arguments):
@@ -83,14 +83,14 @@ def check_linked(arguments: Sequence[str], config: Namespace) -> None:
 
 
 def _linked_names_of_data(arguments: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield (name, place, remedy) for each argument set for the data, though the model determines it (see `LINKED`)."""
+    """Yield (name, place, remedy) for each argument in `LINKED` that the command line or a config sets for the data."""
     for flag in (argument.partition("=")[0] for argument in arguments):
         name = flag.removeprefix("--data.").removeprefix("init_args.")
         if flag.startswith("--data.") and name in LINKED:
             yield name, flag, f"give --model.{LINKED[name]}"
     for _, path in named_configs(arguments):
         data = read_yaml(Path(path)).get("data")
-        data_arguments = data.get("init_args") if isinstance(data, dict) else None  # a class name without arguments
+        data_arguments = data.get("init_args") if isinstance(data, dict) else None  # None: only the name of a class
         for name in data_arguments or ():
             if name in LINKED:
                 yield name, f"{path}: data.{name}", f"give model.{LINKED[name]} alone"

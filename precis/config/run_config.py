@@ -10,7 +10,7 @@ from lightning_modules.exported import EXPORTED
 from precis.files.data_files import read_yaml
 from precis.files.nested_values import map_strings
 
-IN_FOLDER = "{run}"  # in the config of an exported model: the folder itself
+IN_FOLDER = "{run}"  # stands for the folder itself in the config of an exported model
 
 
 def read_config(run: Path) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def read_config(run: Path) -> dict[str, Any]:
     if not path.is_file():
         raise UserError(f"{path}: not found; give the folder of a run that `precis fit` made")
     config = read_yaml(path)
-    if not (Path(run) / EXPORTED).is_file():  # not an export, which alone has `{run}` in values
+    if not (Path(run) / EXPORTED).is_file():  # a run, in whose config `{run}` has no meaning
         return config
 
     def in_this_folder(text: str) -> str:  # `{run}` and `{run}/encoder`, but not `{run}2`
@@ -29,7 +29,7 @@ def read_config(run: Path) -> dict[str, Any]:
 
 
 def short_key(key: str, keys: set[str]) -> str:
-    """Return the shortest end of a dotted key that no other of `keys` has, such as `lr` for `optimizer.lr`."""
+    """Return the shortest suffix of a dotted key that no other of `keys` has, such as `lr` for `optimizer.lr`."""
     parts = key.split(".")
     for count in range(1, len(parts)):
         end = ".".join(parts[-count:])

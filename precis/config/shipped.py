@@ -18,9 +18,9 @@ _FOLDER = Path(__file__).parents[2] / "lightning_modules" / "weights" / "summari
 
 
 def find_shipped(name: str, folder: Path) -> Path:
-    """Return the path of a file by its path, or by its name in the suite's `folder`, which is `CONFIGS` or `SWEEPS`.
+    """Return the path of a file that is given by its path, or by its name in `folder` (`CONFIGS` or `SWEEPS`).
 
-    Paths from the root of the repository work in every folder, but a file of the working folder comes first.
+    Paths from the root of the repository work in every working folder, but a file in the latter comes first.
     """
     path = Path(name)
     if path.is_file():
@@ -51,12 +51,12 @@ def resolve_configs(arguments: list[str]) -> list[str]:
 
 
 def named_configs(arguments: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Yield (index of the argument, value) for each `--config` on the command line; the value "" if there is none."""
+    """Yield (index of the argument with the value, value) for each `--config`; the value is "" if it is last."""
     return option_values(arguments, "--config", "-c")
 
 
 def option_values(arguments: Sequence[str], *names: str) -> Iterator[tuple[int, str]]:
-    """Yield (index of the argument, value) for each option with one of some names; the value "" if there is none."""
+    """Yield (index of the argument with the value, value) for each option in `names`; the value is "" if it is last."""
     for index, argument in enumerate(arguments):
         flag, equals, value = argument.partition("=")
         if flag in names:
@@ -64,9 +64,9 @@ def option_values(arguments: Sequence[str], *names: str) -> Iterator[tuple[int, 
 
 
 def default_model(language: str = "en") -> str:
-    """Return the name of the default model: `extractive` where the package of its encoder is installed, or `small`.
+    """Return the name of the default model: `extractive` if the package of its encoder is installed, else `small`.
 
-    Both are trained on English; in other languages it is `lexrank`.
+    Both are trained on English; for other languages, the default is `lexrank`.
     """
     if not language_of(language).is_english:
         return LEXRANK
@@ -74,7 +74,7 @@ def default_model(language: str = "en") -> str:
 
 
 def shipped_folder(name: str | Path) -> Path | None:
-    """Return the folder of a shipped model, which no file of that name hides (write `./small`), or None."""
+    """Return the folder of a shipped model, None for another name; a user's own file `small` is named `./small`."""
     return _FOLDER / str(name) if str(name) in MODELS else None
 
 

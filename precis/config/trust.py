@@ -55,15 +55,15 @@ def is_trusted() -> bool:
 
 @contextmanager
 def import_policy(arguments: Sequence[str] = ()) -> Iterator[None]:
-    """Let jsonargparse import only modules that configs may name, or names on the command line, unless `is_trusted`."""
+    """Let jsonargparse import only modules in `_MODULES` and names in `arguments`, unless all configs are trusted."""
     if is_trusted() or _command_line_names.get() is not None:  # an outer policy stays in force
         yield
         return
     names = names_on_command_line(arguments)
     token = _command_line_names.set(frozenset(names))
     original_settings = dict(_common.parsing_settings)  # there is no public function that returns them
-    # A name on the command line permits all of its package, unless configs may name parts of that package anyway, as
-    # of torch, or it is jsonargparse. Of precis, it permits its module, such as precis.baselines.chat_reward.
+    # A name on the command line permits its whole package, unless this is jsonargparse, or one of which configs may
+    # name only parts, such as torch. A name in precis permits only its module, such as precis.baselines.chat_reward.
     guarded = {name.partition(".")[0] for name in _MODULES} | {"jsonargparse"}
     packages = {name.partition(".")[0] for name in names} - guarded
     modules = {name.rpartition(".")[0] for name in names if name.startswith("precis.")}
@@ -80,7 +80,7 @@ def import_policy(arguments: Sequence[str] = ()) -> Iterator[None]:
 
 
 def with_absolute_files(arguments: Sequence[str]) -> list[str]:
-    """Make names of YAML files absolute in options that take files; jsonargparse takes a bare `a.yaml` for a class."""
+    """Make config file names absolute in options that take files, as jsonargparse takes a bare `a.yaml` for a class."""
     absolute = []
     for argument, (option, value) in zip(arguments, _option_values(arguments)):
         path = Path(value)
@@ -92,14 +92,14 @@ def with_absolute_files(arguments: Sequence[str]) -> list[str]:
 
 
 def names_on_command_line(arguments: Sequence[str]) -> set[str]:
-    """Return the dotted names in values of options that take classes, also inside lists and dictionaries."""
+    """Return the dotted names, such as `torch.optim.SGD`, in the values (also lists) of options that take classes."""
     values = [value for option, value in _option_values(arguments) if option.startswith(_CLASS_OPTIONS)]
     return {text for value in values for text in strings_in(value) if _DOTTED_NAME.fullmatch(text)}
 
 
 def _option_values(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield (option, value) for each argument: of `--x=1`, ("--x", "1"); of `--x 1`, ("--x", "") and ("--x", "1")."""
-    option = ""  # of values before the first option
+    option = ""  # for values before the first option
     for argument in arguments:
         value = argument
         if argument.startswith("--"):
@@ -117,7 +117,7 @@ def strings_in(value: str) -> Iterator[str]:
 
 
 def check_permitted_names(config: Any) -> None:
-    """Raise a `UserError` if a parsed config names a class or function that it may not, before anything is called."""
+    """Raise a `UserError` if a parsed config names a class or function that it may not name."""
     names = _command_line_names.get() or frozenset()
     if not is_trusted():
         for where, name in _forbidden_names(config, names):
@@ -125,10 +125,10 @@ def check_permitted_names(config: Any) -> None:
 
 
 def check_commands(commands: Sequence[str], source: str) -> None:
-    """Raise a `UserError` if the key `after` of a sweep file has a command that does more than evaluate a run.
+    """Raise a `UserError` if a command of a sweep file (its key `after`) does more than evaluate a run.
 
-    A command would trust what is on its own command line, so one with `--trust`, with a class that configs may not
-    name, or with an output outside of the run folder is refused too.
+    Names on a command line are trusted. So a command with `--trust`, with a class that configs may not name, or with an
+    output outside of the run folder is refused, too.
     """
     for command in () if is_trusted() else commands:
         try:
@@ -136,11 +136,11 @@ def check_commands(commands: Sequence[str], source: str) -> None:
         except ValueError:  # an empty command, or an open quotation mark
             raise UserError(f"{source}: after: {command!r} is not a command; for example, use test") from None
         refused = [f"precis {first}"] if first not in _COMMANDS_OF_SWEEPS else list(_refused_options(first, words))
-        # dotted names that are no file names, also in a list: `evaluate --metrics` imports classes
+        # dotted names, also in lists, without file names: `evaluate --metrics` imports classes
         dotted = {part for word in words for part in re.split(r"[=,\s\[\]'\"]+", word) if _DOTTED_NAME.fullmatch(part)}
         names = {name for name in dotted if not name.endswith(_FILE_SUFFIXES)} | names_on_command_line(words)
         for name in sorted(names):
-            if not name.startswith(_PREFIXES) or not is_permitted_class(object_named(name)):  # which imports it
+            if not name.startswith(_PREFIXES) or not is_permitted_class(object_named(name)):  # imports only `_PREFIXES`
                 refused.append(name)
         if refused:
             allowed = f"only the classes of configs, {', '.join(_COMMANDS_OF_SWEEPS)}, and outputs in {_RUN}"
@@ -150,42 +150,42 @@ def check_commands(commands: Sequence[str], source: str) -> None:
 
 def _refused_options(command: str, words: Sequence[str]) -> Iterator[str]:
     """Yield the arguments in `words` that make a command do more than evaluate a run, or write outside of the run."""
-    if command == "evaluate" and not _is_in_run("".join(words[:1])):  # its file, beside which it writes
+    if command == "evaluate" and not _is_in_run("".join(words[:1])):  # the scored file, beside which it writes
         yield f"{''.join(words[:1])!r} as the file of evaluate"
     for word, following in zip(words, [*words[1:], ""]):
         name, equals, value = word.partition("=")
-        if not re.match(r"-+[^\d.]", name):  # a value, such as a path or -0.5
+        if not re.match(r"-+[^\d.]", name):  # no option but a value, such as a path or -0.5
             continue
         value = value if equals else following
         if name == FLAG or (command in TRAINING and not name.startswith(_OPTIONS_OF_TRAINING)):
             yield name
         if command in TRAINING and name.startswith("--run") and value != _RUN and not _is_in_run(value):
-            yield word  # a run folder that is neither {run} nor inside it
+            yield word  # another run folder
         for option, suffix in _OUTPUTS.items():  # argparse takes abbreviations such as --ou, and `+=` appends to a list
             if option.startswith(name.rstrip("+")) and not (_is_in_run(value) and value.endswith(suffix)):
                 yield f"{option} {value}"
 
 
-def _is_in_run(path: str) -> bool:  # `{run}/...`, before the placeholder is replaced by the run folder
+def _is_in_run(path: str) -> bool:  # whether it is `{run}/...`; {run} is later replaced by the run folder
     return path.startswith(f"{_RUN}/") and ".." not in PurePath(path).parts
 
 
 def needs_trust(config: Any) -> bool:
-    """Return whether the config can only be read with `--trust`, or with its classes on the command line."""
+    """Return whether the config can only be read with `--trust`, or if the command line names its classes, too."""
     return next(_forbidden_names(config, frozenset()), None) is not None
 
 
 def _forbidden_names(config: Any, trusted_names: frozenset[str]) -> Iterator[tuple[str, str]]:
-    """Yield (key, name) of each class or function that a config may not name; those of the command line are trusted."""
+    """Yield (key, name) of each class or function that a config may not name; `trusted_names` are permitted."""
     trusted = [named for name in trusted_names if (named := object_named(name)) is not None]
-    for where, value in leaves(config):
+    for where, value in leaves(config):  # (key, value)
         if where.rpartition(".")[2] == "class_path" and isinstance(value, str):
-            # `object_named` imports; None, which is forbidden, for modules that `import_policy` would not import
+            # names in other modules are not imported by `object_named`, as they are forbidden anyway
             thing = object_named(value) if value in trusted_names or value.startswith(_PREFIXES) else None
             name = value
-        elif callable(value) and not isinstance(value, os.PathLike):  # paths of jsonargparse can be called
+        elif callable(value) and not isinstance(value, os.PathLike):  # path objects of jsonargparse are callable
             thing = value
-            name = f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', thing)}"  # or the instance
+            name = f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', thing)}"  # `thing`: an instance
         else:
             continue
         if not is_permitted_class(thing) and not any(thing is named for named in trusted):
@@ -200,9 +200,9 @@ def explain_forbidden_name(name: str) -> str:
 
 
 def hidden_in_working_folder(name: str) -> str:
-    """Return the message that a module of the working folder is hidden by a package of the suite, or ""."""
+    """Return the message that a module of the working folder is hidden by a package of the suite; "" if it is not."""
     package = name.partition(".")[0]
-    if package == name or package not in SUITE or object_named(name) is not None:  # not dotted, not ours, or it exists
+    if package == name or package not in SUITE or object_named(name) is not None:  # no dot, not ours, or it exists
         return ""
     module = Path(*name.split(".")[:-1])  # `callbacks/mine` of callbacks.mine.Hello
     suite_folder = Path(import_module(package).__file__).parent
@@ -213,12 +213,12 @@ def hidden_in_working_folder(name: str) -> str:
 
 
 def is_permitted_class(thing: Any) -> bool:
-    """Return whether an untrusted config may name an object: a public class of the suite, or of `_base_classes`."""
+    """Return whether any config may name an object: a public class of the suite, or a subclass of `_base_classes`."""
     if not inspect.isclass(thing):
         return False
     package = thing.__module__.partition(".")[0]
     if package in SUITE:
-        return thing.__module__.startswith(_MODULES) and not thing.__name__.startswith("_")  # _MODULES: for configs
+        return thing.__module__.startswith(_MODULES) and not thing.__name__.startswith("_")
     return issubclass(thing, _base_classes().get(package, ()))  # False for any other library
 
 
@@ -229,9 +229,9 @@ def _base_classes() -> dict[str, tuple[type, ...]]:
     from pytorch_lightning import Callback, accelerators, loggers, plugins, profilers, strategies
     from torch.optim import Optimizer, lr_scheduler
 
-    fabric = (fabric_plugins.CheckpointIO, fabric_plugins.ClusterEnvironment)  # in both libraries
+    fabric = (fabric_plugins.CheckpointIO, fabric_plugins.ClusterEnvironment)  # both libraries have subclasses
     trainer = (Callback, loggers.Logger, strategies.Strategy, accelerators.Accelerator, profilers.Profiler)
-    other_plugins = (fabric_plugins.Precision, plugins.LayerSync)  # in pytorch_lightning alone
+    other_plugins = (fabric_plugins.Precision, plugins.LayerSync)  # only subclasses in pytorch_lightning are permitted
     return {
         "torch": (Optimizer, lr_scheduler.LRScheduler),
         "pytorch_lightning": (*trainer, *other_plugins, *fabric),
@@ -243,7 +243,7 @@ def check_checkpoint(config: Any) -> None:
     """Raise a `UserError` unless a checkpoint is a local file of weights; Lightning would unpickle a download."""
     if is_trusted():
         return
-    if config.get("weights_only") is False:  # by default, PyTorch reads weights alone from a local file
+    if config.get("weights_only") is False:  # by default, PyTorch unpickles only weights from a local file
         raise UserError(f"weights_only: loading more than weights runs code; leave it out, or pass {FLAG}")
     path = config.get("ckpt_path")
     if path and not os.path.isfile(path):

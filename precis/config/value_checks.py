@@ -21,7 +21,7 @@ _AMOUNTS += " gradient_clip_val seed_everything std init_std patience"
 _MINIMA: dict[str, float] = dict.fromkeys(f"{_SIZES} {_COUNTS} {_TRAINER_COUNTS}".split(), 1)
 _MINIMA |= dict.fromkeys(_AMOUNTS.split(), 0)
 _MINIMA |= {"max_epochs": -1, "max_steps": -1}  # where -1 means no limit
-# where an integer is a number of batches, and a float is a fraction of an epoch
+# options of the Trainer that take an integer number of batches, or a float as a fraction of an epoch
 _BATCHES = tuple(f"limit_{stage}_batches" for stage in ("train", "val", "test", "predict"))
 _BATCHES += ("overfit_batches", "val_check_interval")
 _KEYS = ("api_key", "api_token", "password", "secret")  # options of loggers
@@ -34,10 +34,10 @@ _MISSING_MODEL = re.compile(
 
 
 def convert_batch_counts(trainer: Any) -> None:
-    """Turn a number of batches in the arguments of the trainer that was read as 2.0 into 2, in place.
+    """Change a number of batches in the arguments of the Trainer that was parsed as 2.0 to 2, in place.
 
-    Python caches equal unions, so that an annotation `int | float` of Lightning may become `float | int`; 2 is then
-    parsed as 2.0, which Lightning refuses. 1.0 is not converted, because it means a whole epoch.
+    Python caches equal union types, so that Lightning's annotation `int | float` may become `float | int`, by which 2
+    is parsed as 2.0. Lightning refuses 2.0, as floats are fractions of an epoch. 1.0, a whole epoch, is not changed.
     """
     for name in _BATCHES:  # such as `limit_train_batches`
         value = getattr(trainer, name, None)
@@ -47,7 +47,7 @@ def convert_batch_counts(trainer: Any) -> None:
 
 def check_ranges(config: Any) -> None:
     """Raise a `UserError` with the key of the first size, count or share of a parsed config that is out of range."""
-    for key, value in _values(config):
+    for key, value in _keys_and_values(config):
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             continue
         name = key.rpartition(".")[2]
@@ -61,15 +61,15 @@ def check_ranges(config: Any) -> None:
 
 def check_no_keys(config: Any) -> None:
     """Raise a `UserError` if a config has an API key or password, which config.yaml and environment.json would keep."""
-    for where, value in _values(config):
-        is_key = where.rpartition(".")[2] in _KEYS and value  # an empty one is no secret
-        if is_key or (isinstance(value, str) and _URL_WITH_PASSWORD.search(value)):
+    for where, value in _keys_and_values(config):
+        is_secret = where.rpartition(".")[2] in _KEYS and value  # unless it is empty
+        if is_secret or (isinstance(value, str) and _URL_WITH_PASSWORD.search(value)):
             remedy = "leave it out, and set the environment variable that the library reads"
             raise UserError(f"{where}: a key or password would be kept in the run folder; {remedy}")
 
 
-def _values(config: Any) -> Iterator[tuple[str, Any]]:
-    """Yield keys as on the command line, without `init_args` and indices of lists, and values of a config."""
+def _keys_and_values(config: Any) -> Iterator[tuple[str, Any]]:
+    """Yield (key, value) for each value of a config, without `init_args` and list indices in keys: `model.lr`."""
     for key, value in leaves(config):
         yield re.sub(r"\.(init_args|dict_kwargs)\b|\[\d+\]", "", key), value
 
@@ -77,25 +77,25 @@ def _values(config: Any) -> Iterator[tuple[str, Any]]:
 def explain_refusal(error: BaseException, config: Any) -> str:
     """Return one line for an error of a constructor of `model` or `data`: key, cause and remedy."""
     message = " ".join(str(error).split())
-    # jsonargparse lists attempts, `Errors: - CAUSE - Expected a ...`; `Does not validate` is of no constructor.
+    # jsonargparse wraps the constructor's message, `Errors: - CAUSE - Expected a ...`, but not `Does not validate`.
     attempt = re.search(r"Errors: - (?!Does not validate)(.*?) - Expected an? ", message)
     cause = attempt[1] if attempt else message
     class_path = re.search(r"class_path='([^']+)'", message)
-    groups = {group: part for group in ("model", "data") if (part := config.get(group))}
-    # the group whose class is named in the message; the first one if it names no class
-    group = next((g for g, part in groups.items() if not class_path or part.get("class_path") == class_path[1]), "")
-    if not group or re.match(rf"({group}|decoding|selection)\.\w", cause):  # names its key, as decoding.max_length
+    configs = {name: part for name in ("model", "data") if (part := config.get(name))}
+    # the group, `model` or `data`, whose class is named in the message; the first one if it names no class
+    group = next((name for name in configs if not class_path or configs[name].get("class_path") == class_path[1]), "")
+    if not group or re.match(rf"({group}|decoding|selection)\.\w", cause):  # has its key, as decoding.max_length
         return cause
-    values = groups[group].get("init_args") or {}
+    values = configs[group].get("init_args") or {}
     if _MISSING_MODEL.search(cause):  # a message of transformers on a model that cannot be loaded
         for name in PRETRAINED:
             if isinstance(value := get_value(values, name), str):
                 return f"{group}.{name}: {missing_model_message(value)}"
-    key = _key_of(cause, values)
-    kind = str(groups[group].get("class_path")).rpartition(".")[2]
-    help_hint = f"`precis fit --{group}.help {kind}` lists its arguments"
+    key = _option_in_message(cause, values)
+    class_name = str(configs[group].get("class_path")).rpartition(".")[2]
+    help_hint = f"`precis fit --{group}.help {class_name}` lists its arguments"
     if not key:
-        return f"{group}: {kind} cannot be created: {cause}; {help_hint}"
+        return f"{group}: {class_name} cannot be created: {cause}; {help_hint}"
     return f"{group}.{key}: {cause}; {help_hint}"
 
 
@@ -105,7 +105,7 @@ def explain_trainer_refusal(error: BaseException, values: Any) -> str:
     if "No supported gpu backend" in cause or "can not run on your system" in cause:
         return f"trainer.accelerator: no GPU here ({cause}); pass --trainer.accelerator cpu, or auto"
     argument = re.search(r"\b(\w+)=", cause)  # as in `Trainer(devices=0)`
-    key = argument[1] if argument and argument[1] in values else _key_of(cause, values)
+    key = argument[1] if argument and argument[1] in values else _option_in_message(cause, values)
     option = f"trainer.{key}" if key else "trainer"  # no key: the message names no argument
     return f"{option}: {cause}; `precis fit --trainer.help` lists what it takes"
 
@@ -115,12 +115,12 @@ def missing_model_message(name: str) -> str:
     return f"no pretrained model {name!r}: no such folder here, and not downloaded; give a folder that holds one"
 
 
-def _key_of(cause: str, values: Any) -> str:
+def _option_in_message(cause: str, values: Any) -> str:
     """Return the option that a message names, else the only option whose value is a number in the message, else ""."""
-    options = dict(_values(values))
+    options = dict(_keys_and_values(values))
     mentioned = [key for key in options if re.search(rf"\b{re.escape(key.rpartition('.')[2])}\b", cause)]
     if mentioned:
-        return max(mentioned, key=len)  # the whole name, if another option ends like it
+        return max(mentioned, key=len)  # the most specific of options such as `size` and `encoder.size`
     numbers = {key: value for key, value in options.items() if isinstance(value, int | float) and value is not True}
     matching = [key for key, value in numbers.items() if re.search(rf"(?<![\w.-]){re.escape(str(value))}\b", cause)]
     return matching[0] if len(matching) == 1 else ""

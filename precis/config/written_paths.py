@@ -10,15 +10,15 @@ from datamodules.documents import UserError
 from precis.config.trust import FLAG, is_trusted, object_named, strings_in
 from precis.files.nested_values import leaves
 
-_SECTIONS = ("out", "checkpoint", "trainer")  # models and data write to caches alone, under names of their own
+_SECTIONS = ("out", "checkpoint", "trainer")  # with output paths; models and data only write to caches
 _PATHS = ("out", "path", "folder", "dir", "dirpath", "save_dir", "root_dir", "default_root_dir", "output_path")
 _PATHS += ("exclude_batches_path", "nvme_path", "tracking_uri")
-_NAMES = ("filename", "name", "version", "sub_dir")  # below such a folder
-_CACHE_OF_WANDB = "wandb"  # whose folders have links to its log files in the cache of the user
+_NAMES = ("filename", "name", "version", "sub_dir")  # names of files or folders inside a folder in `_PATHS`
+_CACHE_OF_WANDB = "wandb"  # folder in a run folder, in which W&B links to log files in the user's cache
 
 
 def check_written_paths(config: Any, folder: Path | None, arguments: Sequence[str] = ()) -> None:
-    """Raise a `UserError` for the first of `outside_paths`, unless the config is trusted."""
+    """Raise a `UserError` if an untrusted config writes outside of its run folder; see `outside_paths`."""
     for where, value in () if is_trusted() else outside_paths(config, folder, arguments):
         remedy = f"give it on the command line, or pass {FLAG} if you trust whoever wrote the config (see SECURITY.md)"
         raise UserError(f"{where}: a config may only write inside its run folder, not to {value}; {remedy}")
@@ -36,7 +36,7 @@ def outside_paths(config: Any, folder: Path | None, arguments: Sequence[str] = (
         class_path = values.get(f"{parent.removesuffix('.init_args')}.class_path")  # the class with this argument
         if key in _PATHS and value != _default(class_path, key):  # a default is not a choice of the config
             is_server = text.startswith(("http://", "https://"))  # of a logger: no file is written
-            is_inside = is_server or (folder is not None and is_within(Path(text), folder))  # None: no folder yet
+            is_inside = is_server or (folder is not None and is_within(Path(text), folder))  # None: no run folder
         else:  # a file or folder name, such as `filename`, must not lead out of its folder
             is_inside = key not in _NAMES or not (os.path.isabs(text) or ".." in PurePath(text).parts)
         if not is_inside:
@@ -44,19 +44,19 @@ def outside_paths(config: Any, folder: Path | None, arguments: Sequence[str] = (
 
 
 def _default(class_path: Any, key: str) -> Any:
-    """Return the default of an argument of a class, `Parameter.empty` without one."""
-    named = object_named(class_path) if isinstance(class_path, str) else None
-    parameter = inspect.signature(named).parameters.get(key) if named is not None else None
+    """Return the default of the argument `key` of a class; `Parameter.empty` if it has none, or is not found."""
+    owner = object_named(class_path) if isinstance(class_path, str) else None
+    parameter = inspect.signature(owner).parameters.get(key) if owner is not None else None
     return parameter.default if parameter is not None else inspect.Parameter.empty
 
 
 def is_within(path: Path, folder: Path) -> bool:
-    """Return whether a path leads into a folder, with all links followed."""
+    """Return whether a path is in a folder after all symbolic links are followed."""
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 def check_links(folder: Path, root: Path | None = None) -> None:
-    """Raise a `UserError` if a link in a run folder leads out of it, or of the sweep folder `root` that it is in."""
+    """Raise a `UserError` if a symbolic link in a run folder leads out of it, or of `root`, the sweep folder around."""
     for path in () if is_trusted() else _links(folder, with_itself=root is not None):
         if not is_within(path, root or folder):
             remedy = f"remove it, or pass {FLAG} if you made it (see SECURITY.md)"
@@ -64,10 +64,10 @@ def check_links(folder: Path, root: Path | None = None) -> None:
 
 
 def _links(folder: Path, with_itself: bool) -> Iterator[Path]:
-    """Yield the symbolic links in a folder and its subfolders; `with_itself`, the folder too, if it is a link."""
+    """Yield the symbolic links in a folder and its subfolders; `with_itself`, also the folder if it is a link."""
     if with_itself and folder.is_symlink():
         yield folder
     for parent, folders, files in os.walk(folder):
         yield from (path for name in [*folders, *files] if (path := Path(parent, name)).is_symlink())
         if os.path.basename(parent) == _CACHE_OF_WANDB:  # the folder `wandb` of a run
-            folders.clear()  # `os.walk` skips the folders below, where W&B links to its log files elsewhere
+            folders.clear()  # `os.walk` then skips the subfolders, where W&B links to its log files elsewhere
