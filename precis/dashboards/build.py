@@ -20,7 +20,7 @@ HOW = (
 def sections(dashboard: Dashboard) -> list[tuple[str, list[Any]]]:
     """Return (title, panels) of each section of a dashboard in order, without sections that have no panel."""
     all_sections = [
-        ("test", _bars(dashboard.tested)),
+        ("test", _bars(dashboard.tested)),  # keys of logged values, here and below
         ("validation", _curves(dashboard.scores)),
         ("losses", _curves(dashboard.losses)),
         ("more", _curves(dashboard.more)),  # what is specific to the model of the dashboard
@@ -32,7 +32,7 @@ def sections(dashboard: Dashboard) -> list[tuple[str, list[Any]]]:
 
 
 def workspace(dashboard: Dashboard, entity: str, project: str) -> workspaces.Workspace:
-    """Return the workspace at W&B of a paper's model: curves and tables of runs, by group (the sweep) and job type."""
+    """Return the W&B workspace of a paper's model: curves and tables of runs, by group (the sweep) and job type."""
     return workspaces.Workspace(
         entity=entity,
         project=project,
@@ -51,7 +51,7 @@ def workspace(dashboard: Dashboard, entity: str, project: str) -> workspaces.Wor
 
 
 def ablation_report(entity: str, project: str) -> reports.Report:
-    """Return the report of the ablations of RSTformer: each is a group of runs, averaged over seeds."""
+    """Return the W&B report on the ablations of RSTformer: each is a group of runs, averaged over seeds."""
     ablations = reports.UnorderedList(items=[f"{name}: {meaning}" for name, meaning in contents.ABLATIONS.items()])
     blocks = [
         reports.P(HOW),  # how scores were computed, and how to test them
@@ -74,9 +74,9 @@ def _curves(keys: Sequence[str]) -> list[Any]:
 
 
 def _grid(entity: str, project: str, panels: list[Any]) -> reports.PanelGrid:
-    """Return panels of the ablated runs as a grid after setting their layout: three in a row of W&B's 24 columns."""
-    for number, panel in enumerate(panels):
-        panel.layout = reports.Layout(x=8 * (number % 3), y=6 * (number // 3), w=8, h=6)  # three of width 8 fill 24
+    """Return panels of the ablated runs as a grid, with three panels in each row."""
+    for number, panel in enumerate(panels):  # a row has 24 columns, so each panel has 8
+        panel.layout = reports.Layout(x=8 * (number % 3), y=6 * (number // 3), w=8, h=6)
     runs = reports.Runset(
         entity=entity, project=project, name=contents.ABLATED,
         filters=[expr.Tags().isin([contents.ABLATED])], groupby=[f"config.{contents.ABLATION_KEY}"],

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 ROUGE = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 TESTED = (*(f"test/{name}" for name in ROUGE), "test/length", "test/repeated_trigrams")
-TEXTS = ("previews", "predictions")  # tables
+TEXTS = ("previews", "predictions")  # tables of summaries: after validation, and of the test
 SETTINGS = ("seed_everything", "environment.git_commit", "signatures.rouge1", "data.class_path")
 TRAINING = ("train/grad_norm", "throughput/documents_per_second", "throughput/steps_per_second")
 
@@ -23,7 +23,7 @@ class Dashboard:
     more: tuple[str, ...] = ()  # what is specific to the paper
 
     def history(self) -> tuple[str, ...]:
-        """Return the logged keys of all sections."""
+        """Return the keys of the logged values of all sections."""
         return (*self.losses, *self.scores, *self.more, *TRAINING, *self.tested, *self.heat_maps, *self.tables)
 
 

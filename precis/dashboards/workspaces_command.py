@@ -18,12 +18,12 @@ def workspaces(arguments: list[str]) -> None:
     parser.add_argument("--paper", type=str | None, default=None, help="only this model, such as RSTformer")
     parser.add_argument("--dry-run", action="store_true", help="print their contents without creating them")
     options = parser.parse_args(arguments)
-    papers = [dashboard for dashboard in PAPERS if options.paper in (None, dashboard.paper)]  # .paper: class of model
-    has_report = options.paper in (None, ABLATED)  # the class of the model with ablations
-    if not papers:
+    dashboards = [dashboard for dashboard in PAPERS if options.paper in (None, dashboard.paper)]  # paper: its model
+    has_report = options.paper in (None, ABLATED)  # the model with ablations
+    if not dashboards:
         raise UserError(f"no dashboard for {options.paper!r}; there are {', '.join(d.paper for d in PAPERS)}")
     if options.dry_run:
-        for dashboard in papers:
+        for dashboard in dashboards:
             print(f"{dashboard.title}: {', '.join(dashboard.history())}")  # the keys of logged values
         if has_report:
             print(f"{ABLATION_TITLE}: {', '.join(TESTED)} by {ABLATION_KEY}")  # the keys of test scores
@@ -33,10 +33,10 @@ def workspaces(arguments: list[str]) -> None:
     if not logged_in():
         raise UserError("not logged in to W&B; run `wandb login`, or set WANDB_API_KEY")
     try:
-        from precis.dashboards.build import ablation_report, workspace  # an optional package
+        from precis.dashboards.build import ablation_report, workspace  # imports an optional package
     except ImportError:
         raise UserError("workspaces need wandb-workspaces; pip install 'precis-suite[workspaces]'") from None
-    pages = [workspace(paper, options.entity, options.project) for paper in papers]
+    pages = [workspace(dashboard, options.entity, options.project) for dashboard in dashboards]
     if has_report:
         pages.append(ablation_report(options.entity, options.project))
     for page in pages:
