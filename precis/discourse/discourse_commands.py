@@ -35,7 +35,7 @@ def parse(arguments: list[str]) -> None:
         raise UserError("--svg and --heat_map draw one document; pass --show")
     if options.out is None:
         raise UserError("precis parse needs --out with the folder of the parses; or --show for one document")
-    sys.argv = [sys.argv[0], "parse", *arguments]  # the command that Lightning runs again for each further device
+    sys.argv = [sys.argv[0], "parse", *arguments]  # Lightning runs this command again for each further device
     corpus = parser.instantiate_classes(options).corpus
     from precis.discourse.parse import parse_corpus
 
@@ -44,7 +44,7 @@ def parse(arguments: list[str]) -> None:
     parse_corpus(corpus, options)
 
 
-def _parse_options() -> ArgumentParser:  # the parser of `precis parse`; it raises errors instead of exiting
+def _parse_options() -> ArgumentParser:  # the argument parser of `precis parse`
     parser = ArgumentParser(prog="precis parse", description=parse.__doc__, exit_on_error=False)
     add = parser.add_argument
     add("inputs", nargs="*", type=str, help="text files, folders of .txt files; standard input if none")
@@ -67,8 +67,8 @@ def _parse_options() -> ArgumentParser:  # the parser of `precis parse`; it rais
 
 
 def _corpus_as_option(arguments: list[str]) -> list[str]:
-    """Replace a first argument that names a corpus or a data file by options for it; return other arguments as is."""
-    first, *options = arguments or ["-"]  # "-" stands for no arguments, which stay empty
+    """Replace a first argument that names a corpus or a data file by the option --corpus; leave other arguments."""
+    first, *options = arguments or ["-"]  # "-" stands for no arguments: `arguments` is returned below
     if first in datamodules.corpora.__all__:
         return [f"--corpus={first}", *options]
     if first.startswith("-") or not is_records(Path(first)):

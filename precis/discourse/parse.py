@@ -31,12 +31,12 @@ from precis.files.texts import collect_texts, documents_of
 
 _MAX_NAMED = 5  # number of documents left out that the report names
 _SAMPLE_BATCHES = 3  # number of batches that a dry run parses
-LARGEST_HEAT_MAP = 2000  # maximum distance of two EDUs in a heat map
+LARGEST_HEAT_MAP = 2000  # maximum distance of two EDUs (discourse units) in a heat map
 _INTERRUPTED = 130  # exit status after Ctrl-C, as of a shell: 128 + SIGINT
 
 
 def task_of(shard: str | None) -> tuple[int, int]:
-    """Return this task's number, from 1, and the number of tasks, by `--shard K/N` or a SLURM array, else (1, 1)."""
+    """Return (this task's number from 1, number of tasks) from `--shard K/N` or a SLURM job array; else (1, 1)."""
     if shard is None:
         variables = ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX", "SLURM_ARRAY_TASK_COUNT")
         number, first, last, count = (int(os.environ.get(variable) or 0) for variable in variables)  # 0 if not set
@@ -52,15 +52,15 @@ def task_of(shard: str | None) -> tuple[int, int]:
 
 
 def parse_corpus(corpus: Corpus, options: Namespace) -> None:
-    """Parse the documents that are missing in the cache, and print counts; in a dry run, print an estimate.
+    """Parse the documents that are missing in the cache, and print counts; in a dry run, print an estimate of the cost.
 
     A `UserError` if corpus, parser or cache cannot be used; after Ctrl-C, finished parses are in the cache.
     """
-    shard = task_of(options.shard)  # this task's number and the number of tasks, which divide the documents
+    shard = task_of(options.shard)  # (this task's number, number of tasks), by which documents are divided among tasks
     cache = ParseCache(options.out)
     if not options.dry_run:
-        cache.prepare()  # creates the folder; an error comes before the model is loaded
-    parser = _load_and_announce(options.parser, options.rows, options.band)  # rows: see `tree_ldd`
+        cache.prepare()  # creates the folder, or raises an error before the model is loaded
+    parser = _load_and_announce(options.parser, options.rows, options.band)  # see `load_parser`
     documents = CorpusDocuments(
         corpus=corpus, cache_dir=default_cache(), splits=[options.split] if options.split else None,  # None: all splits
         on_bad_record=options.on_bad_record, num_proc=options.num_proc, language=options.language,
@@ -69,13 +69,13 @@ def parse_corpus(corpus: Corpus, options: Namespace) -> None:
         documents=documents, cache=cache, parser=parser, shard=shard,
         batch_size=options.batch_size, batch_characters=options.batch_characters,
     )  # fmt: skip
-    missing = set(data.missing())
+    missing = set(data.missing())  # cache keys of documents
     if options.dry_run:
         print(_estimate(parser, data, options) if missing else f"{cache.folder}: no document is missing", flush=True)
         return
     writer = ParseWriter(cache)
     start = monotonic()
-    # With LOCAL_RANK, Lightning started this process for a further device, and the first process waits for it to join.
+    # If Lightning started this process for a further device (LOCAL_RANK), the first process waits for it to join.
     if missing or "LOCAL_RANK" in os.environ:
         _predict(parser, data, writer, options)
     if os.environ.get("LOCAL_RANK", "0") == "0":  # the first of several processes, or the only one
@@ -85,19 +85,19 @@ def parse_corpus(corpus: Corpus, options: Namespace) -> None:
 
 
 def _load_and_announce(name: str, rows: Rows, band: int) -> LightningModule:
-    """Load a parser, and print its name, and why it was chosen, to stderr."""
+    """Load a parser (arguments as in `load_parser`), and print its name, and why it was chosen, to stderr."""
     parser = load_parser(name, rows, band)
-    if os.environ.get("LOCAL_RANK", "0") == "0":  # processes for further devices would print it again
+    if os.environ.get("LOCAL_RANK", "0") == "0":  # other processes, for further devices, do not print it again
         print(f"parser: {explain_choice(name)}", file=sys.stderr, flush=True)
     return parser
 
 
 def _estimate(parser: LightningModule, data: ParsingData, options: Namespace) -> str:
-    """Parse a few documents into a temporary cache; return estimates. Sets `options.devices` and `data.max_batches`."""
+    """Parse a few documents into a temporary cache; return a line with estimates of time and size for all documents."""
     options.devices = 1  # the estimate is in hours of one device
     batches = data.predict_dataloader()  # loader of all batches, for their number of tokens
-    data.max_batches = _SAMPLE_BATCHES  # of the next loader, and of the one that `_predict` uses
-    sample = data.predict_dataloader()  # the longest documents, which come first
+    data.max_batches = _SAMPLE_BATCHES  # limits the next loader, and the one that `_predict` uses
+    sample = data.predict_dataloader()  # has the longest documents, which come first
     with TemporaryDirectory() as folder:
         cache = ParseCache(Path(folder))
         cache.prepare()
@@ -121,7 +121,7 @@ class ParseWriter(Callback):
     """Writes predicted parses to shards of a cache, one sequence of shards for each rank.
 
     A run that is interrupted or fails writes its buffer; a killed run loses at most the parses since its last shard.
-    Progress is counted in tokens, because long documents come first. The limits are those of `ShardWriter`.
+    Progress is counted in tokens, because long documents come first. `limits`: sizes of shards, see `ShardWriter`.
     """
 
     def __init__(self, cache: ParseCache, **limits: float) -> None:
@@ -136,7 +136,7 @@ class ParseWriter(Callback):
         self._progress = None
         if trainer.is_global_zero:
             self._progress = self._resources.enter_context(progress_bar())
-            tokens = getattr(trainer.predict_dataloaders, "tokens", None)  # only a loader of `ParsingData` counts
+            tokens = getattr(trainer.predict_dataloaders, "tokens", None)  # only loaders of `ParsingData` have this sum
             self._task = self._progress.add_task("parsing tokens", total=tokens)
 
     def on_predict_batch_end(self, trainer, pl_module, outputs, batch, batch_idx, dataloader_idx=0) -> None:
@@ -146,7 +146,7 @@ class ParseWriter(Callback):
 
     def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._resources.close()
-        trainer.strategy.barrier("parses")  # the parses of all ranks are on disk before any process counts them
+        trainer.strategy.barrier("parses")  # wait until the parses of all ranks are on disk, to be counted
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         self.interrupted = isinstance(exception, KeyboardInterrupt)
@@ -170,23 +170,23 @@ def _predict(parser: LightningModule, data: ParsingData, writer: ParseWriter, op
     try:
         trainer.predict(parser, datamodule=data, return_predictions=False)
     except SystemExit:  # raised by Lightning on Ctrl-C
-        if not writer.interrupted:  # after Ctrl-C, the caller exits once it has used the parses
+        if not writer.interrupted:  # after Ctrl-C, the caller exits when it has reported the finished parses
             raise
     return "GPU" if trainer.strategy.root_device.type == "cuda" else "processor"
 
 
 def _report(documents: CorpusDocuments, data: ParsingData, missing: set[str], seconds: float) -> list[str]:
-    """Return lines with counts, speed and cache size; `missing` has the keys of documents that were to be parsed."""
+    """Return lines with counts, speed and cache size; `missing` has the cache keys of documents that had no parse."""
     cache, keys = data.cache, data.task()  # cache keys of the documents of this task (`--shard`)
     cache.refresh()  # lists the shards; the parses are not read again and verified
     remaining = {key for key in keys if key not in cache}
-    parsed = [key for key in keys if key in missing and key not in remaining]
+    parsed = [key for key in keys if key in missing and key not in remaining]  # by this command
     num_before = len(keys) - len(missing)
     lines = [f"{cache.folder}: {counted(len(parsed), 'document')} parsed, {num_before:,} were parsed before"]
     if parsed:
-        edus = sum(map(cache.size, parsed))
-        speed = f"{60 * len(parsed) / seconds:,.1f} documents/min, {edus / seconds:,.0f} EDUs/s"
-        lines.append(f"{counted(edus, 'EDU')} in {seconds:,.1f} s: {speed}")
+        num_edus = sum(map(cache.size, parsed))  # elementary discourse units
+        speed = f"{60 * len(parsed) / seconds:,.1f} documents/min, {num_edus / seconds:,.0f} EDUs/s"
+        lines.append(f"{counted(num_edus, 'EDU')} in {seconds:,.1f} s: {speed}")
     if data.repeated:  # number of documents with the text of an earlier one
         lines.append(f"{counted(data.repeated, 'document')} with the text and the parse of another")
     skipped = [f"{record['where']} ({record['problem']})" for record in documents.skipped]
@@ -201,13 +201,13 @@ def _report(documents: CorpusDocuments, data: ParsingData, missing: set[str], se
 
 
 def show(options: Namespace) -> None:
-    """Carry out `precis parse --show`: parse one text, and draw its tree; a `UserError` if there is not exactly one."""
+    """Run `precis parse --show`: parse a single text, and draw its discourse tree; a `UserError` for several texts."""
     texts = collect_texts(options.inputs)
     if len(texts) > 1:
         raise UserError(f"--show draws one document, and there are {len(texts)}; name one file")
     (document,) = documents_of(Texts(texts), options.language)
-    band = options.band  # maximum distance in EDUs of two EDUs whose relations are kept
-    if options.heat_map is not None:  # a heat map has all pairs of EDUs, however distant
+    band = options.band  # maximum distance of two EDUs (discourse units) for which a relation is kept
+    if options.heat_map is not None:  # a heat map has all pairs of EDUs
         band = min(LARGEST_HEAT_MAP, len(length_words(document.text)))  # a text has no more EDUs than words
     parser = _load_and_announce(options.parser, options.rows, band)  # rows: see `tree_ldd`
     request, parse = parse_document(document, parser)  # the request has the text to which offsets refer
@@ -215,7 +215,7 @@ def show(options: Namespace) -> None:
 
 
 def parse_document(document: Document, parser: LightningModule) -> tuple[ParseRequest, DiscourseParse]:
-    """Parse one document; return its parse request, to whose text the offsets of the parse refer, and the parse."""
+    """Parse one document; return (the parser's input, to whose text offsets in the parse refer; the parse)."""
     request = ParseRequest.of(document)
     with torch.no_grad():
         (parse,) = parser.predict_step([request], 0)
@@ -236,16 +236,16 @@ def draw(parse: DiscourseParse, request: ParseRequest, svg: Path | None = None, 
 
 
 def nucleus_probabilities(parse: DiscourseParse) -> torch.Tensor:
-    """Return p(EDU i is the nucleus of EDU j), summed over relations, [E, E]; 0 for i = j, NaN outside the band."""
-    half_width = parse.half_width  # b
-    band = parse.band(half_width).sum(-1, keepdim=True)  # [E, 2b + 1, relations] -> [E, 2b + 1, 1]
-    missing = parse.size - 1 - half_width  # distances of pairs on either side that are not stored
+    """Return p(EDU i is the nucleus of EDU j), summed over relations, [E, E]; NaN for pairs that are too far apart."""
+    half_width = parse.half_width  # b, the maximum distance |i - j| of stored pairs
+    band = parse.band(half_width).sum(-1, keepdim=True)  # [E, 2b + 1, relations] -> [E, 2b + 1, 1]; column b is j = i
+    missing = parse.size - 1 - half_width  # number of larger distances d, on either side
     band = torch.nn.functional.pad(band, (0, 0, missing, missing), value=float("nan"))  # [E, 2E - 1, 1]
-    return to_dense(band).squeeze(-1)
+    return to_dense(band).squeeze(-1)  # [E, E]
 
 
 def heat_map(parse: DiscourseParse) -> Figure:
-    """Return a heat map of `nucleus_probabilities`, nuclei as rows; pairs too far apart to be stored are gray."""
+    """Return a heat map of `nucleus_probabilities`, with nuclei as rows; pairs of EDUs that are not stored are gray."""
     side = min(20.0, 3 + parse.size / 8)  # inches: 1/8 for each EDU, and 3 for labels
     figure = figures.new_figure(side + 1, side)  # 1 inch for the color bar
     axes = figure.add_subplot()

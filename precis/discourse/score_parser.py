@@ -47,7 +47,7 @@ def print_scores(options: Namespace, arguments: Sequence[str]) -> None:
 
 
 def to_json_values(value: Any) -> Any:
-    """Convert a value for JSON: intervals to objects, NaN to null."""
+    """Convert a nested value for JSON: intervals to objects, NaN to null."""
     if isinstance(value, Interval):
         return to_json_values({"value": value.mean, "low": value.low, "high": value.high})
     if isinstance(value, dict):
@@ -60,22 +60,22 @@ def to_json_values(value: Any) -> Any:
 def gold_documents(
     path: Path, relations: Sequence[str], inventory: Inventory | None = None, language: str = "en"
 ) -> list[TreebankDocument]:
-    """Read a treebank as binary trees with the coarse relations of `inventory`, by default the one with `relations`."""
+    """Read a treebank as binary trees with the coarse relations of `inventory`, by default the one of `relations`."""
     documents = read_treebank(path, language)
     if without_tree := [document.id for document in documents if document.tree is None]:
         lacking = f"{counted(len(without_tree), 'document')} without a tree, the first {without_tree[0]!r}"
         raise UserError(f"{path}: {lacking}; a parser is scored on gold trees, leave others out")
     if inventory is None:
         matching = (candidate for candidate in INVENTORIES.values() if set(candidate.coarse) == set(relations))
-        inventory = next(matching, None)
+        inventory = next(matching, None)  # the one whose coarse relations are `relations`
     if inventory is None:
         raise UserError(f"the parser's relations ({', '.join(relations)}) are none of {', '.join(INVENTORIES)}")
-    coarse = coarsened(documents, inventory, where=str(path))
+    coarse = coarsened(documents, inventory, where=str(path))  # documents with coarse relations
     return [replace(document, tree=document.tree.binary()) for document in coarse if document.tree]  # all have a tree
 
 
 def request_of(document: TreebankDocument, edus: bool = True) -> ParseRequest:
-    """Return the parse request of a document; without its EDUs, the parser predicts them."""
+    """Return a document as the parser's input; without its EDUs (discourse units), the parser predicts them."""
     return ParseRequest(
         id=document.id, text=document.text, sentences=tuple(document.sentences), paragraphs=tuple(document.paragraphs),
         edus=tuple(document.edus) if edus else None,
@@ -84,14 +84,14 @@ def request_of(document: TreebankDocument, edus: bool = True) -> ParseRequest:
 
 @torch.no_grad()
 def parsed(parser: LightningModule, requests: Sequence[ParseRequest], description: str) -> list[DiscourseParse]:
-    """Parse requests one by one, with a progress bar on terminals."""
+    """Return the parse of each request, one by one, with a progress bar on terminals."""
     with progress_bar() as progress:
-        watched = progress.track(requests, description=description)
-        return [parser.predict_step([request], 0)[0] for request in watched]
+        tracked = progress.track(requests, description=description)
+        return [parser.predict_step([request], 0)[0] for request in tracked]  # batches of one request
 
 
 def score(options: Namespace) -> dict[str, Any]:
-    """Return the content of scores.json: scores of a parser and right-branching trees, on gold EDUs and end to end."""
+    """Return the content of scores.json: scores of a parser and right-branching trees, with gold and predicted EDUs."""
     parser = load_parser(options.parser)
     parser.to("cuda" if torch.cuda.is_available() else "cpu")
     inventory = getattr(parser, "inventory", None)  # a right-branching parser has no inventory
@@ -109,40 +109,40 @@ def score(options: Namespace) -> dict[str, Any]:
         "relations": len(parser.relations),
         "level": LEVEL,  # of the intervals
         "resamples": resamples,
-        "decoding": getattr(getattr(parser, "reader", None), "decoding", None),  # `mbr`: minimum Bayes risk
+        "decoding": getattr(getattr(parser, "reader", None), "decoding", None),  # such as `mbr`, minimum Bayes risk
         "gold_edus": {system: parseval(predicted, gold, resamples=resamples) for system, predicted in trees.items()},
         "end_to_end": _end_to_end(parser, documents, name, resamples, options.language),
     }
 
 
 def name_of(parser: str) -> str:
-    """Return the name of a parser in tables: the last part of its path, with `(parser)` if the baseline has it."""
+    """Return a parser's name in tables: its own or its folder's, with `(parser)` if this is the baseline's name."""
     name = Path(parser).resolve().name if Path(parser).exists() and parser not in PARSERS else parser
     return f"{name} (parser)" if name == BASELINE else name
 
 
 def baseline_trees(documents: Sequence[TreebankDocument], gold: Sequence[Tree], relations: Sequence[str]) -> list[Tree]:
-    """Return right-branching trees with GUM's most frequent labels, or `gold`'s if `relations` are not those of GUM."""
-    labels: dict[str, Label] = {}
-    if not {"elaboration", "joint"} <= set(relations):  # relations of the default labels, from GUM
+    """Return right-branching trees with the most frequent labels of the GUM treebank; of `gold` for other relations."""
+    labels: dict[str, Label] = {}  # the default labels, from GUM
+    if not {"elaboration", "joint"} <= set(relations):  # the relations of the default labels
         counts = Counter((span.nuclearity, span.relation) for tree in gold for span in tree.spans())
         most_frequent = counts.most_common(1)[0][0]
-        labels = {"within": most_frequent, "between": most_frequent}  # of nodes within sentences, and above them
+        labels = {"within": most_frequent, "between": most_frequent}  # of nodes within and between sentences
     return [right_branching(document, **labels) for document in documents]
 
 
 def _end_to_end(
     parser: LightningModule, documents: Sequence[TreebankDocument], name: str, resamples: int, language: str
 ) -> dict[str, Any]:
-    """Return `segmentation_f1` and `parseval` of parser and baseline, which has the parser's EDUs, from text alone."""
-    texts = []  # the documents, with the sentences and paragraphs that are detected in their text
+    """Return `segmentation_f1` of a parser on raw text, and `parseval` of it and of the baseline with its EDUs."""
+    texts = []  # the documents, with sentences and paragraphs as detected in their text
     for document in documents:
         paragraphs = paragraph_offsets(document.text)
         sentences = sentence_offsets(document.text, paragraphs, language)
         texts.append(replace(document, paragraphs=paragraphs, sentences=sentences))
     parses = parsed(parser, [request_of(text, edus=False) for text in texts], "text alone")
     starts = [(parse.edus[:, 0].tolist(), edu_starts(document)) for parse, document in zip(parses, documents)]
-    segmented = []  # the same documents with predicted EDUs, for the baseline
+    segmented = []  # the documents with predicted EDUs, for the baseline
     for text, parse in zip(texts, parses):
         segmented.append(replace(text, edus=[tuple(edu) for edu in parse.edus.tolist()], tree=None))
     gold = [document.tree for document in documents]
@@ -157,7 +157,7 @@ def _end_to_end(
 
 
 def intervals(sums: Tensor, score: Callable[[Tensor], Tensor], resamples: int = RESAMPLES) -> list[Interval]:
-    """Return M scores, computed from counts summed over documents, with percentile bootstrap intervals at `LEVEL`.
+    """Return M scores, computed from counts summed over documents, with percentile bootstrap intervals (of 95 %).
 
     Args:
         sums: K counts for each of D documents, such as of correct and predicted spans, [D, K].
@@ -168,9 +168,9 @@ def intervals(sums: Tensor, score: Callable[[Tensor], Tensor], resamples: int = 
     samples = torch.from_numpy(resampled_sums(sums.numpy(), resamples))  # sums of each sample, [resamples, K]
     sample_scores = score(samples).numpy()  # [resamples, M]
     results = []
-    for value, column in zip(score(sums.sum(0)).tolist(), sample_scores.T):
-        column = column[~np.isnan(column)]  # samples in which the score is defined
-        bounds = np.quantile(column, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) if column.size else [np.nan] * 2
+    for value, samples_of_score in zip(score(sums.sum(0)).tolist(), sample_scores.T):
+        defined = samples_of_score[~np.isnan(samples_of_score)]
+        bounds = np.quantile(defined, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) if defined.size else [np.nan] * 2
         results.append(Interval(value, *map(float, bounds)))
     return results
 
@@ -181,12 +181,12 @@ def parseval(
     starts: Sequence[tuple[list[int], list[int]]] | None = None,
     resamples: int = RESAMPLES,
 ) -> dict[str, dict[str, Interval]]:
-    """Return Parseval by `VARIANTS` and `LEVELS`; `starts`: where predicted and gold EDUs begin, None if all agree."""
+    """Return Parseval by `VARIANTS` and `LEVELS`; `starts`: offsets of predicted and of gold EDUs, None if equal."""
     table = {}
     for variant in VARIANTS:
-        counts = []  # of each document: matching nodes on the four levels, predicted nodes, gold nodes, [6]
+        counts = []  # for each document: matching nodes on the four levels, predicted nodes, gold nodes, [6]
         for index, (predicted, gold_tree) in enumerate(zip(trees, gold, strict=True)):
-            offsets = starts[index] if starts else ()  # two further arguments, or none for equal EDUs
+            offsets = starts[index] if starts else ()  # two further arguments, or none
             counts.append(parseval_counts(predicted.spans(), gold_tree.spans(), variant, *offsets))
         table[variant] = dict(zip(LEVELS, intervals(torch.stack(counts), parseval_scores, resamples)))
     return table
@@ -200,7 +200,7 @@ def edu_starts(document: TreebankDocument) -> list[int]:
 def segmentation(
     parses: Sequence[DiscourseParse], documents: Sequence[TreebankDocument], resamples: int = RESAMPLES
 ) -> Interval:
-    """Return F1 x 100 of the beginnings of EDUs, those inside sentences and those of sentences alike."""
+    """Return F1 x 100 of the beginnings of EDUs (discourse units), including those at beginnings of sentences."""
     counts = []  # [D, 3]: correct, predicted and gold beginnings of each document
     for parse, document in zip(parses, documents, strict=True):
         predicted, gold = set(parse.edus[:, 0].tolist()), set(edu_starts(document))
@@ -213,6 +213,6 @@ def segmentation(
 
 
 def markdown_page(result: dict[str, Any]) -> str:
-    """Return the scores of `score` as a page with Markdown tables, whose text is in scores.md."""
+    """Return the `result` of `score` as Markdown tables, by the template scores.md."""
     page = template("precis.discourse", "scores.md")
     return page.render(result, levels=LEVELS, variants=VARIANTS).rstrip()

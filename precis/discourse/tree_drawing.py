@@ -26,13 +26,13 @@ MIN_WIDTH = 40  # characters of a line of the outline, at least
 def draw_text(tree: Tree, edu_texts: Sequence[str], width: int = 100) -> str:
     """Draw a tree, binary or n-ary, as an outline with a line per node or EDU, each with N (nucleus) or S (satellite).
 
-    Nodes show relation, nuclearity and range of EDUs; EDUs show number and text, shortened to the width (characters).
-    If the branches before a deep node exceed half the width, their left part is replaced by the node's level.
+    Nodes show relation, nuclearity and range of EDUs; EDUs show number and text. `width`: maximum characters of a line.
+    If the branches drawn before a deep node exceed half the width, their left part is replaced by the node's level.
     """
     if width < MIN_WIDTH:
         raise ValueError(f"a tree needs a width of at least {MIN_WIDTH} characters, not {width}")
     lines = []
-    # depth first: first and last EDU of a node, N or S, the branches before its line, and before lines below it
+    # stack, depth first: first and last EDU of a node, N or S, branches before its own line, and before its children's
     pending = [((0, tree.size - 1), "", "", "")]
     while pending:
         (start, end), letter, branch, below = pending.pop()
@@ -45,7 +45,7 @@ def draw_text(tree: Tree, edu_texts: Sequence[str], width: int = 100) -> str:
         if node is None:
             continue
         last = len(node.starts) - 1
-        for index in reversed(range(last + 1)):  # the first child is then the next one to be popped
+        for index in reversed(range(last + 1)):  # last child first, so that the first child is popped next
             mark, continuation = ("└─ ", "   ") if index == last else ("├─ ", "│  ")
             pending.append((node.children[index], node.nuclearity[index], below + mark, below + continuation))
     return "\n".join(lines) + "\n"
@@ -63,30 +63,30 @@ def draw_svg(
     Args:
         tree: the tree.
         edu_texts: text of each EDU.
-        letters: maximal number of letters of a displayed EDU, or of each of its lines with `wrap`.
+        letters: maximum number of characters of a displayed EDU, or of each of its lines with `wrap`.
         wrap: whether a longer EDU continues on further lines instead of being shortened.
-        tree_width: maximal width of the levels of the tree in pixels.
+        tree_width: maximum width of the tree, without texts, in pixels.
     """
-    levels = {(0, tree.size - 1): 0}  # distance of each node and EDU from the root
+    levels = {(0, tree.size - 1): 0}  # distance from the root by (first EDU, last EDU) of a node; one EDU: (i, i)
     for node in tree.nodes:
         levels |= {child: levels[node.start, node.end] + 1 for child in node.children}
-    step = min(MAX_STEP, tree_width / max(1, max(levels.values())))
-    left = {extent: MARGIN + step * level for extent, level in levels.items()}
+    step = min(MAX_STEP, tree_width / max(1, max(levels.values())))  # pixels between levels
+    left = {extent: MARGIN + step * level for extent, level in levels.items()}  # x of each node and EDU
     texts = [one_line(text) for text in edu_texts]
     numbered = [f"{edu + 1}  {text}" for edu, text in enumerate(texts)]
     lines = [textwrap.wrap(text, letters) if wrap else [shorten(text, letters)] for text in numbered]
     # the upper edge of each row, and the lower edge of the last one
     edges = list(accumulate((ROW + LINE * (len(row) - 1) for row in lines), initial=TOP))
-    shapes, rightmost = [], left[0, 0] if tree.size == 1 else 0.0
+    shapes, rightmost = [], left[0, 0] if tree.size == 1 else 0.0  # rightmost: where labels of nodes end
     for node in tree.nodes:
         x, label = left[node.start, node.end], _label(node)
         rightmost = max(rightmost, x + 8 + LETTER * len(label))
         y = _height(tree, node.start, node.end, edges)
-        for child, letter in zip(node.children, node.nuclearity, strict=True):  # vertical, then horizontal
+        for child, letter in zip(node.children, node.nuclearity, strict=True):  # a vertical, then a horizontal line
             end = f"V{_height(tree, *child, edges)}H{left[child]:.1f}"
             shapes.append(f'<path class="{letter}" d="M{x:.1f} {y}{end}"/>')
         shapes.append(f'<text x="{x + 5:.1f}" y="{y + 4:.1f}">{escape(label)}</text>')
-    column = max(rightmost, max(left.values()) + step)
+    column = max(rightmost, max(left.values()) + step)  # x of the texts of EDUs
     for edu, text in enumerate(texts):
         shapes.append(f'<path class="guide" d="M{left[edu, edu]:.1f} {_height(tree, edu, edu, edges)}H{column:.1f}"/>')
         spans = "".join(
@@ -100,7 +100,7 @@ def draw_svg(
 
 
 def _shorten_branch(branch: str, limit: int) -> str:
-    """Return the branches before a node; if they are longer than the limit, the level and their right part."""
+    """Return the branches drawn before a node; if longer than `limit`, as `12… ` for level 12 and their right part."""
     if len(branch) <= limit:
         return branch
     level = f"{len(branch) // 3}… "  # each level has a branch of three characters
@@ -108,11 +108,11 @@ def _shorten_branch(branch: str, limit: int) -> str:
 
 
 def _label(node: Node) -> str:
-    """Return the relation of a node, or all of them if its children have different ones."""
-    return ", ".join(dict.fromkeys(name for name in node.relations if name != SPAN))
+    """Return the relation of a node, or the different relations of its children, separated by commas."""
+    return ", ".join(dict.fromkeys(name for name in node.relations if name != SPAN))  # SPAN: a nucleus's placeholder
 
 
 def _height(tree: Tree, start: int, end: int, edges: Sequence[float]) -> float:
-    """Return the y position: the first line of the row of an EDU, or between the first two children of a node."""
+    """Return the y position of an EDU (its first line) or node (between two children), by the upper `edges` of rows."""
     node = tree.node(start, end)  # None for an EDU
     return edges[start] + ROW / 2 if node is None else edges[node.starts[1]]
