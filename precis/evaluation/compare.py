@@ -75,10 +75,10 @@ def compare(arguments: list[str]) -> None:
 
 
 def _check_outputs(options: Namespace) -> None:
-    """Check that the files that are asked for can be written, before minutes of computation."""
+    """Raise a `UserError` if a file for the output cannot be written, before minutes of computation."""
     for name in ("html", *TABLES):
         if path := options[name]:
-            existing = next(parent for parent in path.absolute().parents if parent.exists())  # others will be created
+            existing = next(parent for parent in path.absolute().parents if parent.exists())  # nearest existing folder
             if not os.access(existing, os.W_OK):
                 raise UserError(f"{path}: cannot be written there; choose another path with --{name}")
 
@@ -97,15 +97,15 @@ def compare_runs(
 
 
 def _source_texts(comparison: Comparison) -> tuple[dict[str, str], str | None]:
-    """Return texts by id from the corpus of a run, as all have the same documents; and a warning if some are absent."""
+    """Return (texts of the documents by id, from the corpus of one of the runs; a warning or None)."""
     run = next((run for system in comparison.systems for run in system.runs if run.config), None)
-    if run is None:
+    if run is None:  # only files of predictions
         return {}, None
     from datamodules.corpora.corpus import as_document  # these import torch and Lightning
     from precis.runs.run_folder import run_documents
 
     split = "val" if comparison.split == "val" else "test"  # `precis predict` reads the test split
-    folder = run.path if run.path.is_dir() else run.path.parent  # of a file in the run folder
+    folder = run.path if run.path.is_dir() else run.path.parent  # `path` may be a file in the run folder
     ids = {row["id"] for row in run.rows}
     try:
         texts = {row["id"]: as_document(row).text for row in run_documents(folder, split) if row["id"] in ids}
@@ -119,7 +119,7 @@ def _source_texts(comparison: Comparison) -> tuple[dict[str, str], str | None]:
 
 
 def as_json(comparison: Comparison) -> dict[str, Any]:
-    """Return a comparison as plain values for `precis compare --json`; `scores` has the fields of `Cell` by measure."""
+    """Return a comparison as plain values for `precis compare --json`; `scores`: fields of `Cell` by measure."""
     systems = []
     for system, cells in zip(comparison.systems, comparison.cells):
         runs = [{"path": str(run.path), "seed": run.seed} for run in system.runs]
@@ -130,15 +130,15 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
         "split": comparison.split,
         "baseline": comparison.systems[comparison.baseline].name,
         "systems": systems,
-        "differences": config_differences(comparison.systems),  # values of the systems by config key
+        "differences": config_differences(comparison.systems),  # by config key, the value of each system
         "notes": comparison.notes,
     }
 
 
 def show(comparison: Comparison, notes: list[str], console: Console) -> None:
-    """Print a block of lines for each system, a line for each measure, in columns that all blocks share."""
+    """Print a block for each system, with a line for each measure, in columns of the same width in all blocks."""
     headers = ["", "mean", "95 % interval", "difference", "p"]  # the first column has the names of measures
-    blocks = []  # a block for each system: a line for each measure, which is a list of texts by column
+    blocks = []  # by system, measure and column: the text in the column
     for cells in comparison.cells:
         blocks.append([[name, *comparisons.cell_columns(cell)] for name, cell in zip(comparison.measures, cells)])
     widths = [max(map(len, column)) for column in zip(headers, *chain(*blocks))]  # over the lines of all blocks
@@ -146,7 +146,7 @@ def show(comparison: Comparison, notes: list[str], console: Console) -> None:
         role = ", baseline" if index == comparison.baseline else ""
         title = f"{one_line(system.name)} ({counted(len(system.runs), 'seed')}{role})"
         console.print(Text(title, style="bold"), soft_wrap=True)  # rich would break lines at the terminal's width
-        for name, *numbers in [headers, *block]:  # the line of headers has no name, and is dim
+        for name, *numbers in [headers, *block]:  # headers: the name is "", by which they are dim
             columns = [name.ljust(widths[0]), *map(str.rjust, numbers, widths[1:])]
             console.print(Text(" ".join(columns).rstrip(), style="" if name else "dim"), soft_wrap=True)
         console.print()
@@ -156,7 +156,7 @@ def show(comparison: Comparison, notes: list[str], console: Console) -> None:
 
 @dataclass(frozen=True)
 class _Row:
-    """A system: its name, its values on the axes (or its name), its number of runs, and a cell per measure."""
+    """A system: name, values on the axes (differing config keys; else the name), number of runs, cell per measure."""
 
     name: str
     labels: list[str]
@@ -166,7 +166,7 @@ class _Row:
 
 @dataclass(frozen=True)
 class GroupedTable:
-    """Systems by their values on the axes: config keys in which they differ, `system` if none or too many."""
+    """Systems by their values of the axes, the config keys in which they differ; `system` if there are none or many."""
 
     axes: list[str]
     measures: list[str]
@@ -176,7 +176,7 @@ class GroupedTable:
         """Return (row, column) of the highest mean of each measure; descriptive measures have no best system."""
         columns = [column for column, name in enumerate(self.measures) if name not in comparisons.DESCRIPTIVE]
         means = np.array([[row.cells[column].mean for column in columns] for row in self.rows])  # [systems, columns]
-        best_rows = np.nan_to_num(means, nan=-np.inf).argmax(0)
+        best_rows = np.nan_to_num(means, nan=-np.inf).argmax(0)  # [columns]
         return {(int(row), column) for row, column in zip(best_rows, columns)}
 
 
@@ -184,7 +184,7 @@ def group_table(comparison: Comparison) -> GroupedTable:
     """Return the systems of a comparison as rows, sorted by their values of the config keys in which they differ."""
     systems = comparison.systems
     differing = config_differences(systems)  # values of all systems by config key
-    # No axes if a system is a file of outputs, which has no config, or if names are easier to read than many axes.
+    # No axes if a system is a file of outputs (`is_fixed`), which has no config, or if there would be too many to read.
     has_axes = 0 < len(differing) <= MAX_KEYS_IN_NAME and not any(system.is_fixed for system in systems)
     axes = [short_key(key, set(differing)) for key in differing] if has_axes else ["system"]
     rows = []
@@ -192,17 +192,17 @@ def group_table(comparison: Comparison) -> GroupedTable:
         labels = [format_value(values[index]) for values in differing.values()] if has_axes else [system.name]
         rows.append(_Row(system.name, labels, len(system.runs), cells))
     # Rows are sorted by the first axis, then the next, each in the order in which its labels first appear.
-    orders = [list(dict.fromkeys(column)) for column in zip(*(row.labels for row in rows))]
+    orders = [list(dict.fromkeys(column)) for column in zip(*(row.labels for row in rows))]  # labels of each axis
     rows.sort(key=lambda row: [order.index(label) for order, label in zip(orders, row.labels)])
     return GroupedTable(axes, comparison.measures, rows)
 
 
 def to_csv(table: GroupedTable, notes: Sequence[str]) -> str:
-    """Return a CSV line for each system, with a column for each field of `Cell` and measure; `notes` are for LaTeX."""
-    keys = [field.name for field in fields(Cell)]
+    """Return CSV with a line for each system and a column for each measure and field of `Cell`; `notes` are unused."""
+    keys = [field.name for field in fields(Cell)]  # such as mean, low, high
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    axes = [axis for axis in table.axes if axis != "system"]  # without axes, the label is the name, the first column
+    axes = [axis for axis in table.axes if axis != "system"]  # the name of the system is the first column anyway
     writer.writerow(["system", *axes, "seeds", *(f"{name}_{key}" for name in table.measures for key in keys)])
     for row in table.rows:
         values = [asdict(cell)[key] for cell in row.cells for key in keys]

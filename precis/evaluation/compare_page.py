@@ -14,9 +14,9 @@ from precis.evaluation.comparison import Comparison, cell_lines
 
 PAGE = Path(__file__).parent / "page"
 BINS = 30  # of histograms
-MAX_SOURCE = 20_000  # characters of a document in the page, which may hold a thousand documents
+MAX_SOURCE = 20_000  # maximum number of characters of a document in the page, which may have a thousand documents
 ENVIRONMENT_KEYS = ("git_commit", "git_dirty", "command", "device", "python")
-MAX_POINTS = 300  # points of a curve; more would be narrower than pixels
+MAX_POINTS = 300  # maximum number of points of a curve; more could not be told apart on a screen
 
 
 def write_page(
@@ -29,7 +29,7 @@ def write_page(
     page, style, code = ((PAGE / f"compare.{kind}").read_text(encoding="utf-8") for kind in ("html", "css", "js"))
     page = page.replace("/*STYLE*/", style).replace("/*SCRIPT*/", code)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_file(path) as file:  # half of a surrogate pair, which a model may write, becomes "?"
+    with atomic_file(path) as file:  # "replace": half of a surrogate pair, which a model may write, becomes "?"
         file.write(page.replace("{DATA}", data.encode("utf-8", "replace").decode("utf-8")))
 
 
@@ -43,11 +43,11 @@ def page_data(
         for run in system.runs:
             environment = {key: run.environment.get(key) for key in ENVIRONMENT_KEYS}
             runs.append({"path": str(run.path), "seed": run.seed, **environment})
-        lines = [cell_lines(cell) for cell in cells]
+        lines = [cell_lines(cell) for cell in cells]  # for each measure: mean, interval, difference ... as texts
         significant = [cell.significant for cell in cells]
         systems.append({"name": system.name, "runs": runs, "cells": lines, "significant": significant})
-    settings = [system.runs[0].setting for system in comparison.systems]  # values by config key; some lack a key
-    differing = config_differences(comparison.systems)  # values as in --key=value: strings as is, others as JSON
+    settings = [system.runs[0].setting for system in comparison.systems]  # config values by key; some lack a key
+    differing = config_differences(comparison.systems)  # by config key; `as_flag`: other values than strings as JSON
     return {
         "baseline": comparison.baseline,  # an index of `systems`
         "measures": comparison.measures,
@@ -62,7 +62,7 @@ def page_data(
 
 
 def curves(systems: Sequence[System]) -> dict[str, list[dict[str, Any]]]:
-    """Return curves by logged name, one for each run: index of the system, seed, up to `MAX_POINTS` (step, value)."""
+    """Return by logged name a curve for each run: index of the system, seed, at most `MAX_POINTS` of (step, value)."""
     by_name: dict[str, list[dict[str, Any]]] = {}
     for index, system in enumerate(systems):
         for run in system.runs:
@@ -71,43 +71,43 @@ def curves(systems: Sequence[System]) -> dict[str, list[dict[str, Any]]]:
                 if not finite:
                     continue
                 count = min(len(finite), MAX_POINTS)
-                places = np.linspace(0, len(finite) - 1, count).round().astype(int)  # evenly spaced
-                curve = {"system": index, "seed": run.seed, "points": [finite[place] for place in places]}
+                indices = np.linspace(0, len(finite) - 1, count).round().astype(int)  # evenly spaced indices
+                curve = {"system": index, "seed": run.seed, "points": [finite[point] for point in indices]}
                 by_name.setdefault(name, []).append(curve)
     return by_name
 
 
 def distribution(comparison: Comparison, measure: str) -> dict[str, Any]:
     """Return histograms of each system's scores of documents, and of their differences to the baseline's scores."""
-    scores = [system.scores(measure) for system in comparison.systems]  # each [N]
+    scores = [system.scores(measure) for system in comparison.systems]  # each [N documents]
     differences = [system_scores - scores[comparison.baseline] for system_scores in scores]
     return {"scores": _histograms(scores), "differences": _histograms(differences)}
 
 
 def _histograms(arrays: Sequence[np.ndarray]) -> dict[str, Any]:
-    """Return edges of common bins, and for the array of each system the share of values in each bin, and the mean."""
+    """Return edges of `BINS` common bins, and for each system's array the share of values in each bin, and the mean."""
     finite = [array[np.isfinite(array)] for array in arrays]
     joined = np.concatenate(finite)
     low, high = (float(joined.min()), float(joined.max())) if len(joined) else (0.0, 1.0)
-    edges = np.linspace(low, high if high > low else low + 1, BINS + 1)  # equal values are in one bin of width 1 / BINS
+    edges = np.linspace(low, high if high > low else low + 1, BINS + 1)  # if all values are equal, bins from low to + 1
     shares = [(np.histogram(array, edges)[0] / max(1, len(array))).round(5).tolist() for array in finite]  # 0 if empty
     means = [float(array.mean()) if len(array) else None for array in finite]
     return {"edges": edges.round(4).tolist(), "shares": shares, "means": means}
 
 
 def chosen_documents(comparison: Comparison, max_count: int) -> list[int]:
-    """Return up to `max_count` indices of documents, spread evenly over small and large differences of systems."""
-    measure = comparison.measures[0]  # differences in the first measure count, of first runs, whose outputs are shown
+    """Return up to `max_count` indices of documents, evenly spread from small to large differences between systems."""
+    measure = comparison.measures[0]  # by scores in the first measure, of first runs, whose outputs are shown
     first_runs = [system.runs[0].measures[measure] for system in comparison.systems]
     scores = np.nan_to_num(np.stack(first_runs))  # [systems, N]; NaN, which has no rank, becomes 0
-    ranking = np.argsort(scores.max(0) - scores.min(0), kind="stable")  # by the range of scores over systems
+    ranking = np.argsort(scores.max(0) - scores.min(0), kind="stable")  # documents by range of scores over systems, [N]
     if len(ranking) <= max_count:
         return list(range(len(ranking)))
     return sorted(ranking[np.linspace(0, len(ranking) - 1, max_count).round().astype(int)].tolist())  # corpus order
 
 
 def document_data(comparison: Comparison, max_count: int, sources: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return up to `max_count` documents: id, text in `sources`, references, scored outputs of systems' first runs."""
+    """Return up to `max_count` documents: id, source text, references, outputs of systems' first runs with scores."""
     runs = [system.runs[0] for system in comparison.systems]
     documents = []
     for index in chosen_documents(comparison, max_count):
@@ -122,8 +122,8 @@ def document_data(comparison: Comparison, max_count: int, sources: Mapping[str, 
         record = runs[0].rows[index]  # id and references are the same for all runs
         content = {"id": record["id"], "references": record["references"], "outputs": outputs}
         if (text := sources.get(record["id"])) is not None:
-            rest = len(text) - MAX_SOURCE
-            content["source"] = text if rest <= 0 else f"{text[:MAX_SOURCE]}\n\n({rest:,} more characters)"
+            excess = len(text) - MAX_SOURCE
+            content["source"] = text if excess <= 0 else f"{text[:MAX_SOURCE]}\n\n({excess:,} more characters)"
         documents.append(content)
     return documents
 

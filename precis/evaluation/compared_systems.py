@@ -29,7 +29,7 @@ from precis.runs.sweep_points import POINTS, read_described, without_seed
 
 MAX_KEYS_IN_NAME = 5  # differing config keys in the name of a system; with more, the folder's name is easier to read
 SEEDS = ("seed_everything", "data.init_args.seed")  # config keys
-# Keys that do not affect the result of a run.
+# Config keys that do not affect the result of a run.
 ASIDE = (
     "run_dir", "resume", "dry_run", "ckpt_path", "weights_only", "wandb", "wandb_project", "wandb_models", "previews",
     "save_every", "out", "checkpoint.dirpath",
@@ -46,9 +46,9 @@ class RunRecord:
     config: dict[str, Any]  # config with flat, dotted keys; empty for a file
     environment: dict[str, Any]  # content of environment.json; empty if there is none
     rows: list[dict[str, Any]]  # records of the predictions
-    signatures: dict[str, str]  # signatures of scores by measure, as far as recorded
+    signatures: dict[str, str]  # by measure, how its scores were computed; without those that are not recorded
     split: str | None = None  # predicted split; None if not recorded
-    lead: dict[str, float] = field(default_factory=dict)  # scores of lead-1 on the same documents, as far as recorded
+    lead: dict[str, float] = field(default_factory=dict)  # scores of first sentences as summaries; may be empty
     label: str = ""  # label in its sweep without the seed; empty without a sweep
 
     @property
@@ -68,7 +68,7 @@ class RunRecord:
         Added to the recorded measures are the summary's length in words, and its repeated trigrams in percent.
         """
         scores = [record.get("scores", {}) for record in self.rows]  # one dict for each document
-        names = dict.fromkeys(name for document_scores in scores for name in document_scores)  # in order, once each
+        names = dict.fromkeys(name for document_scores in scores for name in document_scores)  # once each, in order
         measures = {name: np.array([each.get(name, np.nan) for each in scores], dtype=np.float64) for name in names}
         words = [length_words(" ".join(record["summary"])) for record in self.rows]  # of each summary, a list of words
         measures["length"] = np.array([len(summary) for summary in words], dtype=np.float64)
@@ -77,9 +77,8 @@ class RunRecord:
 
     def curves(self) -> dict[str, list[tuple[int, float]]]:
         """Return the curve of each logged name in metrics.csv, as (step, value) pairs; empty without this file."""
-        folder = self.path if self.path.is_dir() else self.path.parent
-        path = folder / "metrics.csv"
-        if not path.is_file() or not self.config:  # without a config, the file is not of a run of this suite
+        path = (self.path if self.path.is_dir() else self.path.parent) / "metrics.csv"
+        if not path.is_file() or not self.config:  # without a config, the file is not from a run of this suite
             return {}
         curves: dict[str, list[tuple[int, float]]] = {}
         try:
@@ -104,7 +103,7 @@ class System:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether it is a file of outputs without a run folder, such as a baseline, which has no seed."""
+        """Whether the system is a file of outputs without a run folder, such as a baseline's, which has no seed."""
         return not any(run.config for run in self.runs)
 
     def scores_by_run(self, measures: Sequence[str]) -> NDArray[np.float64]:
@@ -132,12 +131,12 @@ def read_all(paths: Sequence[Path], split: str | None = None, language: str | No
     Raises:
         UserError: for a path of another kind, a path without predictions, or predictions of two different splits.
     """
-    labeled_runs = {path: _runs_in(path) for path in paths}  # (run, label in its sweep) by the path that names them
+    labeled_runs = {path: _runs_in(path) for path in paths}  # by path: a (run, label in its sweep) for each of its runs
     folders = [run for entries in labeled_runs.values() for run, _ in entries if run.is_dir()]
     split = split or _shared_split(folders)  # of all run folders; "test" for files alone
     runs: dict[Path, RunRecord] = {}
     for path, entries in labeled_runs.items():
-        # A run that is named by itself (`run == path`) must have predictions; without them, `_read_run` fails.
+        # Runs of a sweep may lack predictions; a run that is named itself (`run == path`) is kept, so reading it fails.
         with_predictions = [(run, label) for run, label in entries if run == path or _has_predictions(run, split)]
         if not with_predictions:
             raise UserError(f"{path}: no point of this sweep has predictions yet; let `precis sweep` finish one")
@@ -145,7 +144,7 @@ def read_all(paths: Sequence[Path], split: str | None = None, language: str | No
             print(f"{path}: {lacking} of {len(entries)} points have no predictions yet, left out", file=sys.stderr)
         for run, label in with_predictions:
             runs.setdefault(run.resolve(), _read_run(run, label, split, language))  # duplicates are ignored
-    run_by_split = {run.split: run for run in runs.values() if run.split is not None}
+    run_by_split = {run.split: run for run in runs.values() if run.split is not None}  # an example of each split
     if len(run_by_split) > 1:
         (first_split, first), (second_split, second), *_ = run_by_split.items()
         splits = f"{first.path} holds predictions of the {first_split} split, {second.path} of the {second_split} split"
@@ -154,7 +153,7 @@ def read_all(paths: Sequence[Path], split: str | None = None, language: str | No
 
 
 def _runs_in(path: Path) -> list[tuple[Path, str]]:
-    """Return (run folder, label without seed) for each run of a sweep folder; of another path, itself and no label."""
+    """Return (run folder, label without seed) for each run of a sweep folder; for other paths, the path and ""."""
     if not (path / POINTS).is_file():
         return [(path, "")]
     return [(path / point["run"], without_seed(point["label"])) for point in read_described(path)["points"]]
@@ -175,19 +174,19 @@ def _shared_split(folders: Sequence[Path]) -> str:
 
 
 def _read_run(path: Path, label: str, split: str, language: str | None) -> RunRecord:
-    """Read a run folder or file of predictions, with ROUGE as in `read_all`. `label` is that in the run's sweep."""
+    """Read a run folder or file of predictions. `label`: the run's label in its sweep; `language`: as in `read_all`."""
     if not path.exists():
         raise UserError(f"{path}: no such folder; give a run, a sweep or a file of predictions")
     if path.is_file() and path.suffix != ".jsonl":
         raise UserError(f"{path}: compare reads JSON Lines; give a .jsonl file with id, summary and references")
     folder = path if path.is_dir() else path.parent
     predictions = find_predictions(path, split) if path.is_dir() else path
-    # Only predictions of the run have its config: `precis baseline` may have written other files beside them.
+    # A file in a run folder has the run's config only if the run wrote it, and not, for example, `precis baseline`.
     is_of_run = path.is_dir() or (path.name.startswith("predictions.") and (folder / "config.yaml").is_file())
     config = read_config(folder) if is_of_run else {}
     environment = folder / "environment.json"
     records = read_rows(predictions)
-    signatures = _signatures(scores=predictions, predictions=predictions) or {}  # of scores in the file itself
+    signatures = _signatures(scores=predictions, predictions=predictions) or {}  # of scores in the predictions' records
     signatures = _add_evaluated(predictions, records, signatures)  # adds scores of `precis evaluate` to `records`
     if language is not None:
         signatures |= _add_rouge(predictions, records, language)
@@ -204,14 +203,14 @@ def _read_run(path: Path, label: str, split: str, language: str | None) -> RunRe
 
 
 def _signatures(scores: Path, predictions: Path) -> dict[str, str] | None:
-    """Return the signatures of a file of scores by measure; None unless their digest is that of the predictions."""
+    """Return the signatures of a file of scores by measure; None if they are not about these predictions."""
     path = scores.with_suffix(".signatures.json")
-    signatures = read_json(path) if path.is_file() else {}
+    signatures = read_json(path) if path.is_file() else {}  # with the digest of the scored predictions as `sha256`
     return signatures if signatures.pop("sha256", None) == file_digest(predictions) else None
 
 
 def _add_evaluated(path: Path, records: list[dict[str, Any]], signatures: dict[str, str]) -> dict[str, str]:
-    """Add scores of `precis evaluate` to `records`, whose present scores have `signatures`; return all signatures."""
+    """Add scores by `precis evaluate` to those in `records`, whose `signatures` are given; return all signatures."""
     scores_file = scores_path(path)
     if not scores_file.is_file():
         return signatures
@@ -221,7 +220,7 @@ def _add_evaluated(path: Path, records: list[dict[str, Any]], signatures: dict[s
         print(f"{scores_file}: scores of other predictions, ignored; {remedy}", file=sys.stderr)
         return signatures
     by_id = {(record["id"], record.get("system")): record for record in records}
-    for number, line in enumerate(scores_file.read_text(encoding="utf-8").split("\n"), 1):
+    for number, line in enumerate(scores_file.read_text(encoding="utf-8").split("\n"), start=1):
         if not line:  # after the last line feed
             continue
         try:
@@ -232,17 +231,17 @@ def _add_evaluated(path: Path, records: list[dict[str, Any]], signatures: dict[s
             message = f"{scores_file}:{number}: no record with id and scores; run `precis evaluate` again"
             raise UserError(message) from None
         if record is not None:
-            recorded_scores = record.get("scores", {})  # stay, unless they lack a signature
+            recorded_scores = record.get("scores", {})  # only those without a signature are replaced
             missing = (name for name in numbers if name not in recorded_scores or name not in signatures)
             record["scores"] = recorded_scores | {name: numbers[name] for name in missing}
-    return evaluated | signatures  # recorded signatures have precedence, as their scores have
+    return evaluated | signatures  # recorded signatures take precedence, as do the scores
 
 
 def _add_rouge(path: Path, records: list[dict[str, Any]], language: str | None = None) -> dict[str, str]:
-    """Give records with references the ROUGE of `precis evaluate` and its sentences; return signatures by measure."""
-    cutter = SentenceCutter(language=language or "en")
+    """Set ROUGE and sentences, as by `precis evaluate`, in records with references; return signatures by measure."""
+    cutter = SentenceCutter(language=language or "en")  # splits texts into sentences
     predictions = read_predictions(path, splitter=cutter)  # in the order of the records
-    if language is not None:  # one way for all runs, whether they have strings or lists of sentences
+    if language is not None:  # the same signature for all runs, whether they have strings or lists of sentences
         predictions = [replace(prediction, split=cutter.name) for prediction in predictions]
     pairs = [(record, prediction) for record, prediction in zip(records, predictions) if prediction.references]
     scores = score([prediction for _, prediction in pairs], ["rouge"], ScoreOptions(language=cutter.language.code))
@@ -254,18 +253,18 @@ def _add_rouge(path: Path, records: list[dict[str, Any]], language: str | None =
 
 
 def systems_of(runs: Sequence[RunRecord]) -> list[System]:
-    """Group runs that differ only in their seed into systems, and sort all their records as in the first run.
+    """Group runs that differ only in their seed into systems, and sort the records of all runs as in the first run.
 
     If two runs have the same setting (config without seeds) and seed, they must differ in something else, such as the
     code, so each run of this setting is a separate system. A `UserError` if the documents of two runs differ.
     """
     for run in runs[1:]:
-        _align(runs[0], run)  # sorts the records of `run`
-    groups: dict[str, list[RunRecord]] = {}  # runs by their setting; a file of predictions has none and is alone
+        _sort_records(run, as_in=runs[0])
+    groups: dict[str, list[RunRecord]] = {}  # by setting; a file of predictions has none, and is a group by itself
     for run in runs:
         setting = json.dumps(run.setting, sort_keys=True) if run.config else str(run.path)
         groups.setdefault(setting, []).append(run)
-    systems = []  # without names, which tell how the systems differ
+    systems = []  # named below, by how they differ
     for group in groups.values():
         same_seed_twice = len({run.seed for run in group}) < len(group)
         systems += [System("", [run]) for run in group] if same_seed_twice else [System("", group)]
@@ -274,28 +273,28 @@ def systems_of(runs: Sequence[RunRecord]) -> list[System]:
     return systems
 
 
-def _align(first: RunRecord, run: RunRecord) -> None:
-    """Sort the records of `run` as in `first`; a `UserError` if documents, or the words of references, differ."""
+def _sort_records(run: RunRecord, as_in: RunRecord) -> None:
+    """Sort the records of `run` as in another run; a `UserError` if documents, or the words of references, differ."""
     by_id = {record["id"]: record for record in run.rows}
-    expected = {record["id"] for record in first.rows}
-    keys = [key for key in _differing_keys([first.setting, run.setting]) if key.startswith("data.")]  # likely causes
+    expected = {record["id"] for record in as_in.rows}
+    keys = [key for key in _differing_keys([as_in.setting, run.setting]) if key.startswith("data.")]  # likely causes
     remedy = "they cannot be compared; test all runs on the same documents"
     remedy += f" (their configs differ in {', '.join(keys)})" if keys else ""
-    # In both directions: ids of documents that `complete` has and `lacking` has not.
-    for missing, complete, lacking in ((expected - by_id.keys(), first, run), (by_id.keys() - expected, run, first)):
+    # Both ways: `missing` has the ids of documents that the run `complete` has, and the run `lacking` has not.
+    for missing, complete, lacking in ((expected - by_id.keys(), as_in, run), (by_id.keys() - expected, run, as_in)):
         if missing:
             documents = f"{counted(len(missing), 'document')} of {complete.path}, such as {min(missing)!r}"
             raise UserError(f"{lacking.path}: no predictions of {documents}; {remedy}")
-    run.rows = [by_id[record["id"]] for record in first.rows]
-    run.__dict__.pop("measures", None)  # values that `RunRecord.measures` cached have the former order
-    for expected_record, record in zip(first.rows, run.rows):  # references may be divided into other sentences
+    run.rows = [by_id[record["id"]] for record in as_in.rows]
+    run.__dict__.pop("measures", None)  # discards the cached property, whose arrays have the former order
+    for expected_record, record in zip(as_in.rows, run.rows):  # references may be divided into other sentences
         if _reference_letters(expected_record["references"]) != _reference_letters(record["references"]):
             name = record["id"]
-            raise UserError(f"{run.path}: document {name!r} has other references than in {first.path}; {remedy}")
+            raise UserError(f"{run.path}: document {name!r} has other references than in {as_in.path}; {remedy}")
 
 
 def _reference_letters(references: list[list[str]]) -> list[str]:
-    """Return each reference in NFC without white space, so that its division into sentences does not matter."""
+    """Return each reference without white space, in Unicode's NFC form, whatever its division into sentences."""
     return [normalize("NFC", "".join("".join(reference).split())) for reference in references]
 
 
@@ -313,7 +312,7 @@ def config_differences(systems: Sequence[System]) -> dict[str, list[Any]]:
 
 
 def _system_names(systems: Sequence[System]) -> list[str]:
-    """Return names: labels in the sweep, differing config values, or names of paths; with the path if not distinct."""
+    """Return a name for each system: label in the sweep, differing config values, or file name; unique by its path."""
     runs = [system.runs[0] for system in systems]  # the runs of a system differ only in their seed
     labels = [run.label for run in runs]
     if all(labels) and len(set(labels)) == len(labels):

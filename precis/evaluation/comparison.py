@@ -18,12 +18,12 @@ from precis.statistics.statistics import Array, number_or_none
 DESCRIPTIVE = ("length", "repeated_trigrams")  # describe outputs; neither direction is an improvement
 DEFAULT = ("rouge1", "rouge2", "rougeLsum", *DESCRIPTIVE)
 ENOUGH_SEEDS = 3
-MIN_DOCUMENTS = 20  # for a test without seeds: of fewer documents, means of skewed differences are far from normal
+MIN_DOCUMENTS = 20  # for a test without seeds: over fewer documents, a mean of skewed differences is far from normal
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One system under one measure."""
+    """Statistics of one system by one measure."""
 
     mean: float  # mean over documents and seeds
     low: float | None  # 95 % interval of the mean over seeds and documents; None for a single document
@@ -31,14 +31,14 @@ class Cell:
     spread: float | None  # standard deviation of the means of runs; None for a single run
     # difference to the baseline over documents with both scores; None for the baseline itself
     difference: float | None = None
-    # its 95 % interval and p-value over seeds and documents, see `mean_difference`; over documents only if both systems
-    # have one run
+    # 95 % interval and p-value of the difference over seeds and documents, see `mean_difference`; over documents only
+    # if both systems have one run
     difference_low: float | None = None
     difference_high: float | None = None
     p: float | None = None
     # whether the difference is significant after Holm's correction for all comparisons of the table; never for
-    # descriptive measures, or if a trained system has a single run. Between outputs that do not depend on a seed, it
-    # takes at least `MIN_DOCUMENTS`
+    # descriptive measures, or if a trained system has a single run; between outputs that do not depend on a seed, only
+    # with at least `MIN_DOCUMENTS`
     significant: bool = False
 
 
@@ -74,7 +74,7 @@ def compare_systems(systems: Sequence[System], measures: Sequence[str], baseline
         for column, (mean, low, high) in enumerate(zip(*intervals)):
             means = system.means(measures[column])  # of each run
             spread = float(np.std(means, ddof=1)) if len(means) > 1 else None  # over seeds
-            test = tests.get((index, column), {})  # none for the baseline
+            test = tests.get((index, column), {})  # further fields of `Cell`; none for the baseline
             system_cells.append(Cell(float(mean), number_or_none(low), number_or_none(high), spread, **test))
         cells.append(system_cells)
     notes = _notes_on(systems, measures, documents=scores[0].shape[1])
@@ -89,15 +89,15 @@ def _test_differences(
     `scores` has an array [R runs, N documents, M measures] for each system. Fixed systems are files of outputs.
     """
     others = [index for index in range(len(systems)) if index != baseline]
-    tested = np.array([name not in DESCRIPTIVE for name in measures])  # [M]; for the others, no direction is better
+    tested = np.array([name not in DESCRIPTIVE for name in measures])  # [M]; no values of length are better
     differences = []
-    testable = np.full((len(others), len(measures)), False)  # enough runs and documents
+    testable = np.full((len(others), len(measures)), False)  # whether there are enough runs and documents
     for row, index in enumerate(others):
         pair = (systems[index], systems[baseline])
         fixed = (pair[0].is_fixed, pair[1].is_fixed)
         differences.append(significance.mean_difference(scores[index], scores[baseline], fixed))
-        shared, _ = significance.keep_shared(scores[index], scores[baseline])  # [R, N, M], NaN in all runs if in one
-        counts = (~np.isnan(shared[0])).sum(0)  # documents with scores in all runs, [M]; NaN is the same in each run
+        shared, _ = significance.keep_shared(scores[index], scores[baseline])  # [R, N, M], NaN in all runs if in any
+        counts = (~np.isnan(shared[0])).sum(0)  # documents with scores in all runs, [M], by the first run
         # A test needs two runs of each trained system; between fixed systems it needs many documents instead.
         documents_suffice = not all(fixed) or counts >= MIN_DOCUMENTS  # True, or [M]
         testable[row] = documents_suffice & all(system.is_fixed or len(system.runs) > 1 for system in pair)
@@ -107,23 +107,23 @@ def _test_differences(
     tests = {}
     for row, index in enumerate(others):
         for column in range(len(measures)):
-            *numbers, _ = (number_or_none(values[column]) for values in differences[row])  # _: detectable difference
-            names = ("difference", "difference_low", "difference_high", "p")  # in the order of `Difference`
-            tests[index, column] = dict(zip(names, numbers)) | {"significant": bool(stars[row, column])}
+            mean, low, high, p, _ = (number_or_none(values[column]) for values in differences[row])
+            test = {"difference": mean, "difference_low": low, "difference_high": high, "p": p}  # fields of `Cell`
+            tests[index, column] = test | {"significant": bool(stars[row, column])}
     return tests
 
 
 def _notes_on(systems: Sequence[System], measures: Sequence[str], documents: int) -> list[str]:
-    """Return caveats, printed as notes; a `UserError` if two runs have scores of a measure with different settings."""
+    """Return caveats to print; a `UserError` if the scores of two runs by a measure were computed differently."""
     notes = []
     runs = [run for system in systems for run in system.runs]
     scored = [name for name in measures if name not in DESCRIPTIVE]  # length and repetition have no signature
-    unknown = [str(run.path) for run in runs if any(name not in run.signatures for name in scored)]
-    if unknown:
-        message = f"it is not recorded how the scores of {', '.join(unknown)} were computed"
+    unsigned = [str(run.path) for run in runs if any(name not in run.signatures for name in scored)]
+    if unsigned:
+        message = f"it is not recorded how the scores of {', '.join(unsigned)} were computed"
         notes.append(f"{message}; `precis test` and `precis evaluate` record it")
     for name in measures:  # a signature is NAME|SETTINGS|precis:VERSION
-        by_signature = {run.signatures[name]: run for run in runs if name in run.signatures}
+        by_signature = {run.signatures[name]: run for run in runs if name in run.signatures}  # an example of each
         by_settings = {signature.partition("|precis:")[0]: run for signature, run in by_signature.items()}
         if len(by_settings) > 1:
             (first_settings, first), (second_settings, second), *_ = by_settings.items()
@@ -143,7 +143,7 @@ def _notes_on(systems: Sequence[System], measures: Sequence[str], documents: int
 
 
 def _seed_notes(systems: Sequence[System], documents: int) -> list[str]:
-    """Return caveats on few seeds of trained systems, on files of outputs (fixed systems), and on few `documents`."""
+    """Return caveats on few seeds of trained systems, on files of outputs (`is_fixed`), and on few `documents`."""
     if len(systems) < 2:  # nothing is compared
         return []
     notes = []
@@ -193,11 +193,11 @@ def choose_baseline(systems: Sequence[System], requested: Path | None) -> int:
 
 
 def cell_lines(cell: Cell) -> list[str]:
-    """Return lines with mean, interval, difference to the baseline with its interval, and p, as far as they exist."""
+    """Return lines of text: mean, interval, difference to the baseline with its interval, and p, if there is one."""
     spread = f" ± {cell.spread:.2f}" if cell.spread is not None else ""  # over seeds
     lines = [f"{cell.mean:.2f}{spread}", _interval(cell.low, cell.high, "")]
     if cell.difference is not None:
-        bounds = _interval(cell.difference_low, cell.difference_high, "+")  # "+": with signs; "" for a single document
+        bounds = _interval(cell.difference_low, cell.difference_high, "+")  # with signs; "" for a single document
         lines.append(f"{cell.difference:+.2f} {bounds}{' *' if cell.significant else ''}".rstrip())
     if cell.p is not None:
         lines.append(f"p {significance.format_p(cell.p)}")
@@ -210,12 +210,12 @@ def _interval(low: float | None, high: float | None, sign: str) -> str:
 
 def cell_columns(cell: Cell) -> list[str]:
     """Return a cell as texts for four columns: mean, interval, difference with its interval, and p."""
-    mean, interval, *test = cell_lines(cell)
+    mean, interval, *test = cell_lines(cell)  # test: difference and p
     return [mean, interval, test[0] if test else "", "" if cell.p is None else significance.format_p(cell.p)]
 
 
 def how_computed(comparison: Comparison) -> list[str]:
-    """Return the lines below the table: documents, intervals and tests, ROUGE of first sentences, and caveats."""
+    """Return the lines below the table: on documents, intervals, tests, ROUGE of first sentences (lead), caveats."""
     split = f"the {comparison.split} split" if comparison.split else "a split that was not recorded"
     lines = [
         f"{counted(comparison.documents, 'document')} of {split}; in brackets 95 % intervals "
@@ -233,6 +233,6 @@ def how_computed(comparison: Comparison) -> list[str]:
         )
     if comparisons and untested:
         lines.append(f"{' and '.join(untested)}: no direction is better, so there is no *")
-    leads = [run.lead for system in comparison.systems for run in system.runs if run.lead]  # scores of lead-1
-    lines += [describe_lead(lead) for lead in leads[:1]]  # the first sentences have the same scores in all runs
+    leads = [run.lead for system in comparison.systems for run in system.runs if run.lead]  # scores by metric
+    lines += [describe_lead(lead) for lead in leads[:1]]  # of one run, since the documents are the same
     return lines + [f"note: {note}" for note in comparison.notes]

@@ -37,7 +37,7 @@ def evaluate(arguments: list[str]) -> None:
     targets = _targets(options)  # checked before scoring, which may take an hour
     digests = {path: file_digest(path) for path in targets}  # before reading: a file may change during an hour
     by_file = {path: _read(options, path) for path in targets}
-    predictions = _name_systems(by_file) if len(by_file) > 1 else list(*by_file.values())  # those of the only file
+    predictions = _name_systems(by_file) if len(by_file) > 1 else list(*by_file.values())  # of the only file
     score_options = ScoreOptions(**{name: options[name] for name in ScoreOptions.__dataclass_fields__})
     evaluated = evaluate_predictions(predictions, options.metrics, score_options, options.resamples, options.seed)
     uneven = uneven_systems(predictions)  # a note if systems summarize different documents, else None
@@ -60,7 +60,7 @@ def evaluate(arguments: list[str]) -> None:
         with atomic_file(targets[path]) as file:
             file.writelines(map(json_line, document_rows(file_predictions, values)))
         start = end
-        # `precis compare` uses the scores only if this digest is the digest of the predictions beside them.
+        # `precis compare` uses the scores only if the predictions beside them still have this digest.
         signatures = {"sha256": digests[path]} | {name: score.signature for name, score in evaluated.scores.items()}
         text = json.dumps(signatures, ensure_ascii=False, indent=1)
         atomic_write(targets[path].with_suffix(".signatures.json"), text + "\n")
@@ -71,20 +71,20 @@ def evaluate(arguments: list[str]) -> None:
 
 
 def _lead(predictions: Sequence[Prediction], paths: Collection[Path], options: ScoreOptions) -> dict[str, float]:
-    """Return ROUGE of first sentences (lead-1), recorded or computed; empty for other options than the defaults."""
+    """Return ROUGE of first sentences (lead-1), recorded or computed; empty if ROUGE does not have default options."""
     defaults = ScoreOptions()
     if (options.stem, options.multi_reference) != (defaults.stem, defaults.multi_reference):
         return {}
     recorded = recorded_results(next(iter(paths)))  # all files are about the same documents
-    if recorded.get("lead1") and recorded.get("language") == options.language:  # which defines the words of ROUGE
+    if recorded.get("lead1") and recorded.get("language") == options.language:  # the language defines ROUGE's words
         return recorded["lead1"]
-    # By id, so that a document of several systems is scored once; its sentences are passed as a single part.
+    # By id, so that a document of several systems is scored once; all its sentences are one part (paragraph).
     by_id = {p.id: Document(p.id, [p.document], p.references) for p in predictions if p.document is not None}
     return lead_scores(by_id.values(), options.language)
 
 
 def _targets(options: Namespace) -> dict[Path, Path]:
-    """Return the file of scores by file of summaries; a `UserError` if summaries are missing or scores not writable."""
+    """Return for each file of summaries its file of scores; a `UserError` if one is missing, or not writable."""
     paths = [Path(name) for name in options.files]
     if options.out and len(paths) > 1:
         raise UserError("--out names one file of scores; leave it out, to write scores beside each file")
@@ -98,10 +98,10 @@ def _targets(options: Namespace) -> dict[Path, Path]:
 
 
 def _name_systems(by_file: Mapping[Path, Sequence[Prediction]]) -> list[Prediction]:
-    """Return the outputs of several files, ids and documents checked; the file's name replaces a missing system."""
+    """Return the outputs of several files, after checks; those without a system get the file's name as system."""
     predictions = []
     for path, file_predictions in by_file.items():
-        name = path.name.split(".")[0]  # without suffixes, as of `led.scores.jsonl`
+        name = path.name.split(".")[0]  # `led` for led.predictions.jsonl
         for prediction in file_predictions:
             predictions.append(replace(prediction, system=name) if prediction.system is None else prediction)
     output_files.check_ids(predictions)
@@ -110,7 +110,7 @@ def _name_systems(by_file: Mapping[Path, Sequence[Prediction]]) -> list[Predicti
 
 
 def uneven_systems(predictions: Sequence[Prediction]) -> str | None:
-    """Return a note if systems differ in their documents, so their means cannot be compared; None otherwise."""
+    """Return a note if systems summarize different documents, so that their means cannot be compared; else None."""
     ids: dict[str | None, set[str]] = {}  # ids of documents by system
     for prediction in predictions:
         ids.setdefault(prediction.system, set()).add(prediction.id)
@@ -126,7 +126,7 @@ class Evaluated(NamedTuple):
 
     scores: dict[str, Scores]  # scores of every output by measure
     means: list[dict[str, Any]]  # mean with interval of each system and measure, as in `_means`
-    left_out: dict[str, str]  # reasons by metrics that are left out
+    left_out: dict[str, str]  # by metric that is not computed, the reason
 
 
 def evaluate_predictions(
@@ -139,18 +139,18 @@ def evaluate_predictions(
     """Return the scores of outputs, their means with bootstrap intervals, and the metrics that were left out.
 
     Args:
-        predictions: outputs with references and documents, as far as the metrics need them.
+        predictions: outputs, with references and documents if the metrics need them.
         metrics: comma-separated names, a `UserError` if one is unknown or cannot be computed; None for all that can.
         options: settings of the metrics.
-        resamples, seed: number of bootstrap samples, and the seed by which they are drawn.
+        resamples, seed: number of bootstrap samples, and the seed with which they are drawn.
     """
-    names, left_out = _choose(metrics, predictions, options)
+    names, left_out = _computable_metrics(metrics, predictions, options)
     scores = score(predictions, names, options)
     return Evaluated(scores, _means(predictions, scores, resamples, seed), left_out)
 
 
 def _parser() -> ArgumentParser:
-    """Return the parser of `precis evaluate`, which raises errors instead of exiting."""
+    """Return the argument parser of `precis evaluate`, which raises errors instead of exiting."""
     parser = ArgumentParser(prog="precis evaluate", description=evaluate.__doc__, exit_on_error=False)
     add = parser.add_argument
     add("files", type=str, nargs="+", help="files of summaries, such as RUN/predictions.jsonl")
@@ -187,10 +187,10 @@ def _read(options: Namespace, path: Path) -> list[Prediction]:
     return output_files.with_run_documents(predictions, options.run, options.split) if options.run else predictions
 
 
-def _choose(
+def _computable_metrics(
     requested: str | None, predictions: Sequence[Prediction], options: ScoreOptions
 ) -> tuple[list[str], dict[str, str]]:
-    """Return metrics to compute, and reasons why others cannot be, by name; a `UserError` if these are `requested`."""
+    """Return (metrics to compute, reasons why others cannot be by name); a `UserError` if the latter are requested."""
     names = list(METRICS)
     if requested is not None:
         names = list(dict.fromkeys(name.strip() for name in requested.split(",") if name.strip()))  # each once
@@ -219,25 +219,25 @@ def counts(predictions: Sequence[Prediction]) -> dict[str, Any]:
 def _means(
     predictions: Sequence[Prediction], scores: Mapping[str, Scores], resamples: int, seed: int
 ) -> list[dict[str, Any]]:
-    """Return a dict for each system and measure: system, measure, mean, low, high, documents and signature."""
+    """Return a dict for each system and measure, with keys system, measure, mean, low, high, documents, signature."""
     means = []
     for system in dict.fromkeys(prediction.system for prediction in predictions):  # each once, in order
         indices = [index for index, prediction in enumerate(predictions) if prediction.system == system]
         table = np.stack([column.values[indices] for column in scores.values()], axis=1)  # [documents, measures]
-        intervals = zip(*statistics.bootstrap_interval(table, resamples, seed))  # (mean, low, high)
+        intervals = zip(*statistics.bootstrap_interval(table, resamples, seed))  # (mean, low, high) of each measure
         for (measure, column), interval in zip(scores.items(), intervals):
             if column.corpus is not None:  # such as BLEU, whose score of a corpus is not a mean
                 interval = corpus_interval(column.corpus, indices, resamples, seed)
-            numbers = dict(zip(("mean", "low", "high"), map(statistics.number_or_none, interval)))
+            mean, low, high = map(statistics.number_or_none, interval)
             documents = int((~np.isnan(column.values[indices])).sum())  # number of documents with a score
-            entry = {"system": system, "measure": measure, **numbers, "documents": documents}
-            means.append(entry | {"signature": column.signature})
+            entry = {"system": system, "measure": measure, "mean": mean, "low": low, "high": high}
+            means.append(entry | {"documents": documents, "signature": column.signature})
     return means
 
 
 def corpus_interval(corpus: CorpusScore, documents: Sequence[int], resamples: int, seed: int) -> statistics.Interval:
-    """Return a corpus-level score of documents (indices), with its percentile bootstrap interval at level `LEVEL`."""
-    counts = corpus.statistics[documents]  # counts of each document, whose sums give the score: [N, number of counts]
+    """Return a corpus-level score of documents (indices), such as BLEU, with its percentile bootstrap interval."""
+    counts = corpus.statistics[documents]  # such as of matching n-grams, [N documents, number of counts]
     scores = [corpus.score(sums) for sums in statistics.resampled_sums(counts, resamples, seed).tolist()]
     low, high = np.quantile(scores, [(1 - statistics.LEVEL) / 2, (1 + statistics.LEVEL) / 2])
     return statistics.Interval(corpus.score(counts.sum(0).tolist()), float(low), float(high))

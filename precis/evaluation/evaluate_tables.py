@@ -12,14 +12,14 @@ from rich.text import Text
 from datamodules.text.lines import counted, one_line
 from lightning_modules.metrics.lead import describe_lead
 
-_MAX_TABLES = 3  # tables with all measures of a system; more systems become lines of a single table
-_MAX_COLUMNS = 8  # measures in the single table, so that it fits a terminal
+_MAX_TABLES = 3  # up to this number of systems, each has a table; more systems become lines of a single table
+_MAX_COLUMNS = 8  # maximum number of measures in the single table, so that it fits a terminal
 
 
 def show(result: Mapping[str, Any], console: Console) -> None:
     """Print the results of `evaluate` as tables."""
     name = ", ".join(result["files"])
-    if len(result["systems"]) > _MAX_TABLES:  # a line each; `scores` is by system and measure
+    if len(result["systems"]) > _MAX_TABLES:  # one table with a line for each system
         _show_ranking(result["scores"], name, console)
     else:
         for system in result["systems"] or [None]:  # None: the outputs name no system
@@ -32,12 +32,12 @@ def show(result: Mapping[str, Any], console: Console) -> None:
     console.print(f"{counts}; {counted(result['empty_predictions'], 'empty prediction')}", highlight=False)
     intervals = f"{100 * result['level']:.0f} % intervals: percentile bootstrap over documents"
     console.print(f"{intervals}, {result['resamples']:,} resamples, seed {result['seed']}", highlight=False)
-    # Measures whose signatures differ only in the name, the part before the first "|", have a line in common.
-    measures: dict[str, dict[str, None]] = {}  # names by settings, as dict keys: ordered and without duplicates
+    # A signature is NAME|SETTINGS. Measures with the same settings have a line in common.
+    measures: dict[str, dict[str, None]] = {}  # by settings: names as dict keys, which are unique and keep their order
     for score in result["scores"]:
         measures.setdefault(score["signature"].partition("|")[2], {})[score["measure"]] = None
     signatures = [f"{','.join(names)}|{settings}" for settings, names in measures.items()]
-    print("signatures", *signatures, sep="\n  ")  # not by rich, whose line breaks would be copied, too
+    print("signatures", *signatures, sep="\n  ")  # not by rich, which would break lines that users copy
     for metric, reason in result["left_out"].items():
         print(f"left out: {metric}: {reason}")
     for note in result["notes"]:
@@ -45,13 +45,13 @@ def show(result: Mapping[str, Any], console: Console) -> None:
     print(f"scores of every document: {', '.join(result['scores_files'])}")
     if result["lead1"]:  # scores of first sentences, for comparison
         print(describe_lead(result["lead1"]))
-    files = result["files"]  # `precis compare` reads JSON Lines with at most one named system per file
+    files = result["files"]  # `precis compare` reads only JSON Lines, with one system per file
     if all(file.endswith(".jsonl") for file in files) and len(result["systems"]) in (0, len(files)):
         print(f"next: {shlex.join(['precis', 'compare', *files, '--html', 'page.html'])}")
 
 
 def _table(title: str, *columns: str) -> Table:
-    """Return an empty table whose first column has names, and the others numbers."""
+    """Return an empty table with a left-aligned column of names, and right-aligned columns of numbers."""
     table = Table(title=Text(one_line(title)))
     for number, name in enumerate(columns):
         table.add_column(name, justify="right" if number else "left")
@@ -59,7 +59,7 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def _show_ranking(scores: list[dict[str, Any]], title: str, console: Console) -> None:
-    """Print a table of means with a line for each system, from the highest to the lowest in the first measure."""
+    """Print a table of means with a line for each system, from the highest to the lowest mean of the first measure."""
     means: dict[str, dict[str, float | None]] = {}  # by system and measure; None if no document has a score
     for score in scores:
         means.setdefault(score["system"], {})[score["measure"]] = score["mean"]

@@ -37,7 +37,7 @@ from precis.statistics.significance import format_p, paired_difference, signific
 def document_nll(run: Run, split: str) -> dict[str, float]:
     """Return the negative log-likelihood of each document's first reference in nats per token, by document id.
 
-    Batches must have one document (see `load`), as the loss is a mean. A `UserError` if it has no term `nll`.
+    Batches must have one document (see `load`), as a loss is a mean. A `UserError` if the model has no loss term `nll`.
     """
     loader = run.data.val_dataloader() if split == "val" else run.data.test_dataloader()
     values = {}
@@ -50,25 +50,25 @@ def document_nll(run: Run, split: str) -> dict[str, float]:
 
 
 def load(folder: Path, change: str) -> Run:
-    """Load a run with batches of one document and a `change`: data.NAME=VALUE, model.NAME=VALUE, or - for none."""
+    """Load a run with batches of one document, and apply `change`: data.NAME=VALUE, model.NAME=VALUE, or - for none."""
     if change == "-":
         return load_run(folder, eval_batch_size=1)
     key, separator, value = change.partition("=")
-    part, _, name = key.partition(".")
-    if not (separator and name and part in ("data", "model")):
+    group, _, name = key.partition(".")
+    if not (separator and name and group in ("data", "model")):
         raise UserError(f"--change {change}: expected data.NAME=VALUE, model.NAME=VALUE, or - for no change")
-    if part == "data" and name in LINKED:  # copied from an argument of the model
+    if group == "data" and name in LINKED:  # copied from an argument of the model
         raise UserError(f"--change {change}: the data takes {name} from the model; give model.{LINKED[name]}")
     if key == "data.eval_batch_size":
         raise UserError(f"--change {change}: documents are scored one by one; leave it out")
     changes = {name: yaml.safe_load(value)}  # as in a config: a number, true, null, a list ...
-    if part == "model":
+    if group == "model":
         return load_run(folder, model_changes=changes, eval_batch_size=1)
     return load_run(folder, eval_batch_size=1, **changes)
 
 
 def runs_of(system: str) -> dict[int, Path]:
-    """Return by seed the run folders that `system`, a pattern, matches; a `UserError` if none, or two with one seed."""
+    """Return the run folders that the pattern `system` matches by seed; a `UserError` if none, or two of one seed."""
     folders = [Path(name) for name in sorted(glob(system)) if (Path(name) / "config.yaml").is_file()]
     if not folders:
         raise UserError(f"{system}: no run folder of this name; give the folder of a run that `precis fit` made")
@@ -88,17 +88,17 @@ def compare(systems: Sequence[Sequence[dict[str, float]]], names: Sequence[str])
     significance after Holm's correction; with a single seed there is none, since p says nothing about other seeds.
 
     Args:
-        systems: for each system, and each of its R runs by seed, the likelihoods of the N documents by id. A system
-            with a single run, such as the run that others start from, is compared with each run of the others.
+        systems: for each system, and each of its R runs in order of seeds, the negative log-likelihood by document id.
+            A system with a single run, such as one that the others start from, is compared with each of their runs.
         names: names of the systems.
     """
     ids = sorted(systems[0][0])
     for name, runs in zip(names, systems):
         if any(sorted(values) != ids for values in runs):
             raise UserError(f"{name}: scored on other documents than {names[0]}; give both the same corpus")
-    seeds = max(map(len, systems))
-    repeated = (runs if len(runs) > 1 else list(runs) * seeds for runs in systems)  # a single run, for each seed
-    scores = np.array([[[run[id] for id in ids] for run in runs] for runs in repeated])  # [systems, R, N]
+    seeds = max(map(len, systems))  # R
+    repeated = (runs if len(runs) > 1 else list(runs) * seeds for runs in systems)  # a single run R times
+    scores = np.array([[[run[id] for id in ids] for run in runs] for runs in repeated])  # [systems, R, N documents]
     counts = counted(len(ids), "document") + (f", {seeds} seeds" if seeds > 1 else "")
     lines = [f"{name}: {values.mean():.4f} nats per token, {counts}" for name, values in zip(names, scores)]
     scores = np.moveaxis(scores, 0, -1)  # [R, N, systems], since the tests treat the last axis as measures
@@ -127,13 +127,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise UserError(f"--change has {entries} for {counted(len(options.systems), 'system')}; give one for each")
         names = [system if change == "-" else f"{system} {change}" for system, change in zip(options.systems, changes)]
         runs = [runs_of(system) for system in options.systems]
-        repeated = [(name, list(by_seed)) for name, by_seed in zip(names, runs) if len(by_seed) > 1]  # (name, seeds)
-        for name, seeds in repeated:
-            first_name, first_seeds = repeated[0]
+        with_seeds = [(name, list(by_seed)) for name, by_seed in zip(names, runs) if len(by_seed) > 1]  # (name, seeds)
+        for name, seeds in with_seeds:
+            first_name, first_seeds = with_seeds[0]
             if seeds != first_seeds:
                 listed = f"{', '.join(map(str, seeds))} and {', '.join(map(str, first_seeds))}"
                 raise UserError(f"{name} and {first_name} have the seeds {listed}; runs are paired by seed")
-        values: list[dict[str, dict[str, float]]] = [{} for _ in names]  # for each system by run folder and document
+        values: list[dict[str, dict[str, float]]] = [{} for _ in names]  # of each system, by run folder and document
         for by_seed, change, system_values in zip(runs, changes, values):
             for folder in by_seed.values():
                 run = load(folder, change)

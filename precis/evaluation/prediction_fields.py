@@ -37,8 +37,8 @@ class SentenceCutter:
     """Splits outputs and references into sentences.
 
     Args:
-        splitter: "lines" takes each line as a sentence; for others see `split_sentences`; "auto" is "lines" for strings
-            with several lines, as in `rouge-score`.
+        splitter: "lines" takes each line as a sentence; "auto" is "lines" for strings with several lines, as in
+            `rouge-score`, and else detects one of the others; for these see `Language.split_sentences`.
         separator: separator of sentences in a string, such as `<q>`.
         language: code of the language.
     """
@@ -55,7 +55,7 @@ class SentenceCutter:
         if isinstance(text, str):
             text = text.replace(self.separator, "\n") if self.separator else text
             sentences = [line for line in text.split("\n") if line.strip()]
-            # A string with a single line may be a whole paragraph, which `auto` leaves to the language's splitter.
+            # A single line may be a whole paragraph, which `auto` leaves to the language's splitter.
             has_sentence_per_line = self.splitter == "lines" or (self.splitter == "auto" and len(sentences) != 1)
             if not has_sentence_per_line:
                 sentences = self.language.split_sentences(text, self.splitter)
@@ -63,15 +63,15 @@ class SentenceCutter:
 
 
 def bad_record(where: str, problem: str, remedy: str) -> UserError:
-    """Return the error for a bad record."""
+    """Return the error for a bad record: where it is, what is wrong, what to do."""
     return UserError(str(BadRecord(where, problem, remedy)))
 
 
-# Each of the functions below raises a UserError that names the record, its field and a remedy.
+# Each function below takes `where`, the record's place, and raises a `UserError` with it, the field and a remedy.
 
 
 def read_id(row: Row, where: str, names: FieldNames) -> str:
-    """Return the id of a record, which it must have: line numbers would not match files that leave documents out."""
+    """Return the id of a record, which is required: files may leave documents out, so line numbers do not match."""
     if row.get(names.id) is None:
         problem = f"it has no id, field {names.id!r} (there are: {_fields(row)})"
         raise bad_record(where, problem, "give it one, or name the field with --fields.id")
@@ -83,12 +83,12 @@ def read_id(row: Row, where: str, names: FieldNames) -> str:
 
 
 def read_summary(row: Row, where: str, names: FieldNames) -> str | list[str]:
-    """Return the output of a record, a string or a list of sentences, which may be empty."""
+    """Return the output (summary) in a record, a string or a list of sentences, which may be empty."""
     return _checked_value(row, where, names.summary, "summary", "a string or a list of sentences", _is_text)
 
 
 def read_references(row: Row, where: str, names: FieldNames) -> list[str | list[str]]:
-    """Return the references of a record, each a string or a list of sentences; a string is the only reference."""
+    """Return the references in a record, each a string or a list of sentences; a single string is one reference."""
     value = _checked_value(row, where, names.references, flag="references", kind=_TEXTS, fits=_are_texts)
     references: list[str | list[str]] = [value] if isinstance(value, str) else value
     for number, reference in enumerate(references, start=1):
@@ -99,7 +99,7 @@ def read_references(row: Row, where: str, names: FieldNames) -> list[str | list[
 
 
 def read_document(row: Row, where: str, names: FieldNames, language: Language) -> list[str] | None:
-    """Return the sentences of the source of a record, at least one; None if the record has no source."""
+    """Return the sentences of the document in a record, at least one; None if the record has no document."""
     # Data sets with several sources for a summary often have them in a field `documents`.
     name = names.document if row.get(names.document) is not None else "documents"
     if row.get(name) is None:
@@ -113,14 +113,14 @@ def read_document(row: Row, where: str, names: FieldNames, language: Language) -
 
 
 def source_sentences(part: str | list[str], language: Language) -> list[str]:
-    """Return the sentences of a source text; blank lines end a sentence, other line breaks are whitespace."""
+    """Return the sentences of a document or part; blank lines end a sentence, other line ends are white space."""
     if isinstance(part, str):
         return [sentence for block in part.split("\n\n") for sentence in language.split_sentences(block)]
     return [sentence.strip() for sentence in part if sentence.strip()]
 
 
 def read_system(row: Row, where: str, names: FieldNames) -> str | None:
-    """Return the name of the system, None if the record has none."""
+    """Return the name of the system in a record; None if the record has none."""
     name = row.get(names.system)
     if name is not None and not _is_name(name):
         remedy = "write the name of the system, a string or a number"
@@ -129,7 +129,7 @@ def read_system(row: Row, where: str, names: FieldNames) -> str | None:
 
 
 def _checked_value(row: Row, where: str, name: str, flag: str, kind: str, fits: Callable[[Any], bool]) -> Any:
-    """Return the value of field `name`; a `UserError` with place `where` unless it `fits`, that is, it is a `kind`."""
+    """Return the value of field `name`, of which `fits` is true; else raise a `UserError`: it is not `kind`."""
     if row.get(name) is None:
         remedy = f"name the right one with --fields.{flag}"
         raise bad_record(where, f"it has no value in field {name!r} (there are: {_fields(row)})", remedy)
@@ -157,5 +157,5 @@ def _are_texts(value: Any) -> bool:
 
 
 def _is_utf8(value: str | list) -> bool:
-    """Return whether all strings can be written as UTF-8; half of a surrogate pair, which JSON allows, cannot."""
+    """Return whether all strings can be encoded as UTF-8; half of a surrogate pair, which JSON allows, cannot."""
     return all(map(_is_utf8, value)) if isinstance(value, list) else lone_surrogate(value) is None

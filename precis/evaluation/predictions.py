@@ -16,15 +16,15 @@ from precis.files.texts import is_records
 
 @dataclass(frozen=True)
 class Prediction:
-    """An output with references and source."""
+    """The output of a system for a document, with references and source."""
 
     id: str  # id of the document, unique among the outputs of a system
-    where: str  # file and line
+    where: str  # place for error messages, such as file and line
     summary: list[str]  # sentences of the output, possibly none
     references: list[list[str]]  # references, each a list of sentences, possibly none
     document: list[str] | None = None  # sentences of the source, or None
     system: str | None = None  # name of the system; None if the file has only one
-    split: str = "given"  # sentence splitter of output and references; "given" if they were lists
+    split: str = "given"  # name of the sentence splitter of output and references; "given" if they were lists
 
 
 def read_predictions(
@@ -37,8 +37,8 @@ def read_predictions(
     """Read the outputs of a file with references and sources.
 
     Files with suffixes of records (`.jsonl`, `.csv`, ..., see `readers.read_rows`) have records; all others are plain
-    text with one output per line, whose ids are line numbers. The files of `references` replace the references in the
-    records, and `documents` the sources; they are matched by id, or by line number in plain text.
+    text with one output per line, whose ids are line numbers. Texts in the files `references` and `documents` replace
+    the references and sources in the records; they are matched by id, or by line number in plain text.
 
     Raises:
         UserError: with file and line, for an unreadable record, a missing or duplicate id, an empty reference or
@@ -66,7 +66,7 @@ def read_predictions(
         by_output = _values_of_other_file(file, path, predictions, names, "references", splitter.language)
         for index, texts in enumerate(by_output):
             before = predictions[index].references if number else []
-            # A string is divided by the splitter, a list already has sentences.
+            # A string is divided by the splitter, which then is in the signature; a list already has sentences.
             split = splitter.name if any(isinstance(text, str) for text in texts) else predictions[index].split
             predictions[index] = replace(predictions[index], references=[*before, *map(splitter, texts)], split=split)
     if documents is not None:
@@ -90,7 +90,7 @@ def with_run_documents(predictions: list[Prediction], run: str, split: str) -> l
 
 
 def _by_id(predictions: list[Prediction], values: Mapping[str, Any], where: str) -> list[Any]:
-    """Return for each output the value with its id; a `UserError` if the mapping, which `where` names, lacks the id."""
+    """Return for each output the value by its id; a `UserError` if `values`, the content of `where`, lacks an id."""
     for prediction in predictions:
         if prediction.id not in values:
             problem = f"{where} has no document with this id"
@@ -114,11 +114,11 @@ def _read_lines(path: Path) -> list[str]:
         line = content.count(b"\n", 0, error.start) + 1
         problem = f"not UTF-8 (byte 0x{content[error.start]:02x})"
         raise bad_record(f"{path}:{line}", problem, "convert the file (iconv -f latin1 -t utf-8)") from None
-    return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]  # a last LF begins no line
+    return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]  # no line after the last LF
 
 
 def _read_record(row: Row, where: str, names: FieldNames, splitter: SentenceCutter) -> Prediction:
-    """Return the checked output of a record at `where` (FILE:LINE); its `split` is the sentence splitter or "given"."""
+    """Return the output in a record at `where` (FILE:LINE), after checks."""
     name = prediction_fields.read_id(row, where, names)
     where = f"{where} (id {name!r})"
     summary = prediction_fields.read_summary(row, where, names)
@@ -135,7 +135,7 @@ def _read_record(row: Row, where: str, names: FieldNames, splitter: SentenceCutt
 def _records(path: Path, names: FieldNames) -> Iterator[tuple[str, Row]]:
     """Yield ("file:line", record) for the records of a file; a `UserError` for one that cannot be read."""
     fields = [names.id, names.summary, names.references, names.document, "documents", names.system]
-    for number, row in read_rows(path, fields):  # of Parquet, only these columns are read
+    for number, row in read_rows(path, fields):  # only these columns of a Parquet file are read
         if isinstance(row, BadRecord):
             raise bad_record(row.where, row.problem, "fix the file: it must be UTF-8 with one record per line")
         yield f"{path}:{number}", row
@@ -149,7 +149,7 @@ def _values_of_other_file(
     kind: Literal["references", "document"],  # which of the two the file has
     language: Language,  # which divides documents into sentences
 ) -> list[Any]:
-    """Return references (texts) or document (sentences) of each output from another file, matched by id or line."""
+    """Return from another file the references (texts) or document (sentences) of each output, by its id or line."""
     if is_records(path):
         values: dict[str, Any] = {}  # by id
         for where, row in _records(path, names):
@@ -196,4 +196,4 @@ def check_ids(predictions: list[Prediction]) -> None:
         if system_and_id in places:
             remedy = "give each its own; where several systems summarize a document, name them in the field `system`"
             raise bad_record(prediction.where, f"the id is that of {places[system_and_id]} too", remedy)
-        places[system_and_id] = prediction.where.partition(" (id ")[0]  # FILE:LINE (id ID), without the id
+        places[system_and_id] = prediction.where.partition(" (id ")[0]  # FILE:LINE of "FILE:LINE (id ID)"

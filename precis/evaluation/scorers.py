@@ -66,19 +66,19 @@ class ScoreOptions:
 class Scores(NamedTuple):
     """Scores by one measure."""
 
-    values: Array  # score of each document, [N]; NaN if undefined, such as novel bigrams of a summary of one word
-    signature: str  # signature of the computation
-    corpus: CorpusScore | None = None  # corpus-level score, if it is not a mean
+    values: Array  # score of each of N documents, [N]; NaN if undefined, such as novel bigrams of a one-word summary
+    signature: str  # how the scores were computed, such as `rouge1|stem:...`
+    corpus: CorpusScore | None = None  # the score of all documents, if it is not the mean of `values`
 
 
 def lacking(metric: str, predictions: Sequence[Prediction], options: ScoreOptions) -> str | None:
-    """Return, for messages, what is missing for a metric and how to provide it; None if it can be computed."""
+    """Return a message: what is missing for a metric and how to provide it; None if it can be computed."""
     if metric in NEED_REFERENCES and not any(prediction.references for prediction in predictions):
         return "there are no references: add --references FILE, or name their field with --fields.references"
-    # `read_predictions` has checked that all outputs have a document, or none.
+    # `read_predictions` has checked that all outputs have a document, or none has.
     if (metric in NEED_DOCUMENTS or is_plug_in(metric)) and predictions[0].document is None:
         return "there are no documents: add --documents FILE or --run RUN"
-    package, extra = NEED_PACKAGES.get(metric, (None, None))  # `extra` of precis-suite installs the package
+    package, extra = NEED_PACKAGES.get(metric, (None, None))  # `extra`: the pip extra that installs the package
     if package and importlib.util.find_spec(package) is None:
         return f"{package} is not installed: pip install 'precis-suite[{extra}]'"
     if metric in ("bertscore", "summac", "consistency") and getattr(options, f"{metric}_model") is None:
@@ -100,7 +100,7 @@ def score(predictions: Sequence[Prediction], metrics: Iterable[str], options: Sc
         for prediction in predictions:
             if not prediction.references:
                 message = "it has no reference, but others have; give it one or leave it out"
-                raise UserError(f"{prediction.where}: {message}")  # `lacking` has checked that some have
+                raise UserError(f"{prediction.where}: {message}")  # if none had, `lacking` would have said so
     with progress_bar() as progress:
         for metric in progress.track(metrics, description="metrics"):
             if is_plug_in(metric):
@@ -111,16 +111,16 @@ def score(predictions: Sequence[Prediction], metrics: Iterable[str], options: Sc
 
 
 def _rouge(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
-    """Return F1 x 100 by variant of ROUGE; with `rouge_parts=prf` also precision and recall, as `rouge1_recall`."""
+    """Return F1 x 100 by variant of ROUGE; for `rouge_parts` "prf", also precision and recall, as `rouge1_recall`."""
     variants = [variant for variant in options.variants.replace(" ", "").split(",") if variant]
     settings = {name: getattr(options, name) for name in ("stem", "multi_reference", "language", "wordnet")}
     by_document = score_many(*_texts(predictions), variants, num_proc=options.num_proc, **settings)
-    parts = {"": "fmeasure"}  # attribute of the score by the suffix in the measure's name
+    parts = {"": "fmeasure"}  # by suffix of the measure's name, the attribute of the score
     if options.rouge_parts == "prf":
         parts |= {"_precision": "precision", "_recall": "recall"}
     scores = {}
     for variant in variants:
-        signed = signature(variant, splitter=_splitter(predictions), **settings)  # begins with the variant
+        signed = signature(variant, splitter=_splitter(predictions), **settings)  # rouge1|..., begins with the variant
         for suffix, part in parts.items():
             values = np.array([100 * getattr(document_scores[variant], part) for document_scores in by_document])
             scores[variant + suffix] = Scores(values, signed.replace(variant, variant + suffix, 1))
@@ -130,10 +130,10 @@ def _rouge(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str
 def _fragments(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
     """Return coverage (in percent), density and compression of Grusky et al. 2018; NaN for a summary without words."""
     words = word_vocabulary(options.language).description  # what a word is, for the signature
-    statistics = [extraction(p.summary, p.document, options.language) for p in predictions]
+    statistics = [extraction(p.summary, p.document, options.language) for p in predictions]  # None without words
     scores = {}
     for name, factor in {"coverage": 100, "density": 1, "compression": 1}.items():
-        values = [factor * getattr(each, name) if each else None for each in statistics]  # None: no words
+        values = [factor * getattr(each, name) if each else None for each in statistics]
         scores[name] = _our_scores(name, values, predictions, words)
     return scores
 
@@ -144,42 +144,42 @@ def _length(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[st
 
 
 def _bertscore(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
-    how = {"model": options.bertscore_model, "layer": options.bertscore_layer, "batch_size": options.batch_size}
-    return {"bertscore": _scores_of(reference_scores.bert_score(*_texts(predictions), device=options.device, **how))}
+    model = {"model": options.bertscore_model, "layer": options.bertscore_layer, "batch_size": options.batch_size}
+    return {"bertscore": _scores_of(reference_scores.bert_score(*_texts(predictions), device=options.device, **model))}
 
 
 def _summac(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
-    """Return SummaC x 100 (Laban et al. 2022): SummaC-Conv if `summac_conv` names its weights, else SummaC-ZS."""
+    """Return SummaC x 100 (Laban et al. 2022): SummaC-Conv if options name its weights, else SummaC-ZS (zero-shot)."""
     from lightning_modules.metrics.summac import EntailmentModel, SummaCConv, summac_scores  # imports torch
 
     model = EntailmentModel(options.summac_model, options.batch_size, device=options.device)
     conv = SummaCConv.load(options.summac_conv) if options.summac_conv else None
     values = _score_in_parts("summac", predictions, partial(summac_scores, model, conv))
     kind = f"conv({options.summac_conv})" if options.summac_conv else "zs"
-    kind += language_of(options.language).signature  # documents are divided into its sentences
+    kind += language_of(options.language).signature  # the language by whose rules documents are split into sentences
     return {"summac": _our_scores("summac", values, predictions, f"model:{options.summac_model}|kind:{kind}")}
 
 
 def _consistency(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
-    """Return scores x 100 of summaries by a classifier of pairs (chunk of the source, claim), such as MiniCheck."""
+    """Return consistency x 100 of summaries with sources, by a classifier of (source chunk, claim) like MiniCheck."""
     from lightning_modules.metrics.pair_classifier import CHUNK_WORDS, ConsistencyModel  # imports torch
 
     model = ConsistencyModel(options.consistency_model, options.batch_size, device=options.device)
     values = _score_in_parts("consistency", predictions, model.scores)
     supported_class = model.class_names[model.supported]  # class whose probability is the score
     settings = f"model:{options.consistency_model}|class:{supported_class}|chunk:{CHUNK_WORDS}"
-    settings += language_of(options.language).signature
+    settings += language_of(options.language).signature  # of the sentence splitting
     return {"consistency": _our_scores("consistency", values, predictions, settings)}
 
 
 def _score_in_parts(
     name: str, predictions: Sequence[Prediction], scorer: Callable[[list[list[str]], list[list[str]]], list[float]]
 ) -> list[float]:
-    """Return 100 x `scorer(summaries, documents)`, lists of sentences each; `name` is shown beside the progress bar."""
+    """Return 100 x `scorer(summaries, documents)` for texts as lists of sentences; `name` labels the progress bar."""
     values: list[float] = []
     with progress_bar() as progress:
         for start in progress.track(range(0, len(predictions), DOCUMENTS_AT_A_TIME), description=name):
-            part = predictions[start : start + DOCUMENTS_AT_A_TIME]  # bounds memory, which grows with sentence pairs
+            part = predictions[start : start + DOCUMENTS_AT_A_TIME]  # to limit memory, which grows with sentence pairs
             values += scorer([prediction.summary for prediction in part], [p.document for p in part])
     return [100 * value for value in values]
 
@@ -208,34 +208,34 @@ METRICS: dict[str, Callable[[Sequence[Prediction], ScoreOptions], dict[str, Scor
 NEED_REFERENCES = {"rouge", "bleu", "chrf", "meteor", "bertscore"}
 NEED_DOCUMENTS = {"novelty", "fragments", "summac", "consistency"}
 NEED_PACKAGES = {"bleu": ("sacrebleu", "bleu"), "chrf": ("sacrebleu", "bleu"), "bertscore": ("bert_score", "bertscore")}
-DOCUMENTS_AT_A_TIME = 64  # of `_score_in_parts`
+DOCUMENTS_AT_A_TIME = 64  # number of documents in a call of a scorer in `_score_in_parts`
 
 
-def _texts(predictions: Sequence[Prediction]) -> tuple[list[list[str]], list[list[list[str]]]]:
+def _texts(predictions: Sequence[Prediction]) -> tuple[list[list[str]], list[list[list[str]]]]:  # sentences
     return [prediction.summary for prediction in predictions], [prediction.references for prediction in predictions]
 
 
 def _scores_of(result: ScoreList) -> Scores:
-    return Scores(np.array(result.documents), result.signature, result.resampled)
+    return Scores(np.array(result.documents), result.signature, result.resampled)  # resampled: score of a corpus
 
 
 def _shares(
     predictions: Sequence[Prediction], options: ScoreOptions, shares: list[dict[str, float | None]]
 ) -> dict[str, Scores]:
-    """Return percentages by measure, NaN for None; `shares` has for each output a share in [0, 1] by measure."""
+    """Return percentages by measure, NaN for None; `shares`: for each output, shares in [0, 1] by measure."""
     percentages = {name: [None if each[name] is None else 100 * each[name] for each in shares] for name in shares[0]}
-    words = word_vocabulary(options.language).description
+    words = word_vocabulary(options.language).description  # what a word is, for the signature
     return {name: _our_scores(name, values, predictions, words) for name, values in percentages.items()}
 
 
 def _our_scores(name: str, values: Sequence[float | None], predictions: Sequence[Prediction], settings: str) -> Scores:
-    """Return scores, NaN for None, by a measure that this suite implements, with its settings in the signature."""
+    """Return `values`, NaN for None, as scores by a measure of this suite, with its `settings` in the signature."""
     signed = f"{name}|{settings}|split:{_splitter(predictions)}|precis:{suite_version()}"
     return Scores(np.array(values, dtype=np.float64), signed)
 
 
 def _splitter(predictions: Sequence[Prediction]) -> str:
-    """Return the name of the sentence splitter of outputs and references."""
+    """Return the name of the sentence splitter of outputs and references; several names are joined by +."""
     return "+".join(sorted({prediction.split for prediction in predictions}))
 
 
@@ -274,4 +274,4 @@ def plug_in_scores(path: str, predictions: Sequence[Prediction]) -> dict[str, Sc
         raise UserError(f"--metrics {path}: {count} for {len(predictions)} summaries; return a number per summary")
     measure = getattr(metric, "name", name.lower())
     settings = getattr(metric, "signature", "unknown")
-    return {measure: Scores(values, f"{measure}|{path}|{settings}|split:{_splitter(predictions)}")}  # and signature
+    return {measure: Scores(values, f"{measure}|{path}|{settings}|split:{_splitter(predictions)}")}
