@@ -25,8 +25,8 @@ class SentenceBatch(Batch):
 
     tokens: Tensor  # ids: [CLS] sentence [SEP] [CLS] sentence [SEP] .., [B, T]
     lengths: Tensor = on_host()  # number of tokens of each document, [B], in host memory
-    owner: Tensor  # index of the sentence of each token, -1 for padding, [B, T]
-    heads: Tensor  # True at [CLS], [B, T]
+    owner: Tensor  # index of the sentence that each token belongs to, -1 for padding, [B, T]
+    heads: Tensor  # True at [CLS], the first token of each sentence or piece of a long one, [B, T]
 
 
 class SentenceData(TokenizerData):
@@ -59,10 +59,10 @@ class SentenceData(TokenizerData):
         self.max_source = max_source
         self.piece = piece
 
-    def feature_settings(self) -> dict[str, Any]:
+    def feature_settings(self) -> dict[str, Any]:  # what `encode` depends on, for the cache key
         return {"version": 1, "max_source": self.max_source, "piece": self.piece}  # version: of what `encode` returns
 
-    def encode(self, document: Document) -> dict[str, Any]:
+    def encode(self, document: Document) -> dict[str, Any]:  # features of a document
         pieces = self.tokenizer.pieces(document.sentences, self.piece, self.max_source)
         # `pieces.sentences` is the number of sentences that are read; the others are encoded only to count their tokens
         truncated = self.tokenizer.pieces(document.sentences[pieces.sentences :], self.piece).tokens
@@ -76,7 +76,7 @@ class SentenceData(TokenizerData):
             TRUNCATION: counts,  # [number read, total number] of tokens, sentences and paragraphs
         }
 
-    def truncation_limits(self) -> dict[str, str]:
+    def truncation_limits(self) -> dict[str, str]:  # count -> the option that limits it, for reports
         return text_limits(self.max_source)
 
     def token_fields(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -147,7 +147,7 @@ class ExtractiveData(SentenceData):
         self.min_words = min_words
         self.max_words = max_words
 
-    def feature_settings(self) -> dict[str, Any]:
+    def feature_settings(self) -> dict[str, Any]:  # what `encode` depends on, for the cache key
         names = ("oracle_sentences", "oracle_stem", "oracle_counts", "min_words", "max_words")
         return super().feature_settings() | {"version": 2} | {name: getattr(self, name) for name in names}
 
@@ -182,7 +182,7 @@ class ExtractiveData(SentenceData):
             "shared": [index for pair in pairs_with_common_ngram(words) for index in pair],  # flat pairs, for Arrow
         }
 
-    def collate(self, rows: list[dict[str, Any]]) -> ExtractiveBatch:
+    def collate(self, rows: list[dict[str, Any]]) -> ExtractiveBatch:  # rows: features by `encode`
         sentences = [row["sentences"] for row in rows]
         counts = torch.tensor([*map(len, sentences)])  # number of sentences of each document, [B]
         width = max(1, int(counts.max()))  # at least one column for a batch of empty documents, as in `pad`

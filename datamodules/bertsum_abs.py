@@ -41,19 +41,19 @@ class BertSumAbsData(SentenceData):
         at_least(2, max_target=max_target)  # room for a token and the end symbol
         self.max_target = max_target
 
-    def truncation_limits(self) -> dict[str, str]:
+    def truncation_limits(self) -> dict[str, str]:  # count -> the option that limits it, for reports
         return text_limits(self.max_source, self.max_target)
 
-    def feature_settings(self) -> dict[str, Any]:
+    def feature_settings(self) -> dict[str, Any]:  # what `encode` depends on, for the cache key
         return super().feature_settings() | {"max_target": self.max_target}
 
-    def encode(self, document: Document) -> dict[str, Any]:
+    def encode(self, document: Document) -> dict[str, Any]:  # features of a document
         features = super().encode(document)
         reference, _ = self.tokenizer(" ".join(document.reference))  # ids, without their offsets
         features["target"], counts = truncate_target(reference, self.max_target, self.tokenizer.stop)
         features[TRUNCATION] |= counts
         return features
 
-    def collate(self, rows: list[dict[str, Any]]) -> BertSumAbsBatch:
+    def collate(self, rows: list[dict[str, Any]]) -> BertSumAbsBatch:  # rows: features by `encode`
         targets = target_fields([row["target"] for row in rows], self.tokenizer.pad)
         return BertSumAbsBatch(**self.token_fields(rows), **targets)

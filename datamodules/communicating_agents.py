@@ -50,7 +50,7 @@ class CommunicatingAgentsData(WordsData):
     agents have one each, and the others are padding without effect. A document without words becomes one unknown word.
 
     Args:
-        agents: M, at least 1; that of the model.
+        agents: M, at least 1; the same as in the model.
         split: `even` parts, which may end anywhere, or parts of whole `sentences` or `paragraphs` of similar length.
         max_source: maximal number of words of a document for all agents together; about 800 in the paper.
         max_target: maximal number of tokens of a summary in the loss, end symbol included.
@@ -81,7 +81,7 @@ class CommunicatingAgentsData(WordsData):
             features["paragraphs"] = super().encode(sentences)["paragraphs"]
         return features
 
-    def feature_settings(self) -> dict[str, Any]:
+    def feature_settings(self) -> dict[str, Any]:  # what `encode` depends on, for the cache key
         settings = super().feature_settings()
         # the other two kinds of `split` have the same features, and can share a cache
         return settings | {"split": self.split} if self.split == "sentences" else settings

@@ -73,7 +73,7 @@ class WordsData(SummarizationData):
         self.lowercase = lowercase
         self.lengths_now = (max_source, max_target)  # limits in `collate`, which LengthCurriculum lowers
 
-    def tokenizer_settings(self) -> dict[str, Any]:
+    def tokenizer_settings(self) -> dict[str, Any]:  # what the tokenizer depends on, for the cache key
         settings = {"size": self.vocab_size, "tokenizer": self.tokenization, "lowercase": self.lowercase}
         return settings | self.language.setting
 
@@ -82,7 +82,7 @@ class WordsData(SummarizationData):
             all_texts(train), self.vocab_size, self.tokenization, self.lowercase, self.language.code
         )
 
-    def truncation_limits(self) -> dict[str, str]:
+    def truncation_limits(self) -> dict[str, str]:  # count -> the option that limits it, for reports
         return text_limits(self.max_source, self.max_target)
 
     def encode(self, document: Document) -> dict[str, Any]:
@@ -112,14 +112,14 @@ class WordsData(SummarizationData):
             | {"target_tokens": [min(len(target), self.max_target), len(target)]},
         }
 
-    def feature_settings(self) -> dict[str, Any]:
+    def feature_settings(self) -> dict[str, Any]:  # what `encode` depends on, for the cache key
         return {"vocab_size": self.vocab_size, "max_source": self.max_source, "max_target": self.max_target}
 
     def arrange(self, sources: list[list[int]], rows: list[dict[str, Any]]) -> tuple[Tensor, Tensor]:
         """Return the fields `source_extended` and `lengths` from truncated `sources` and rows of complete features."""
         return pad(sources, PAD), torch.tensor([len(source) for source in sources])  # [B, S], [B]
 
-    def collate(self, rows: list[dict[str, Any]]) -> WordsBatch:
+    def collate(self, rows: list[dict[str, Any]]) -> WordsBatch:  # rows: features by `encode`
         max_source, max_target = self.lengths_now  # `LengthCurriculum` may truncate more than `encode`
         sources = [row["source"][:max_source] for row in rows]
         # Words that only occur in the truncated end of a source no longer extend the vocabulary. Extended ids follow

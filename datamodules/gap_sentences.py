@@ -96,12 +96,12 @@ class GapSentenceData(PretrainedSummarizerData):
         self.draw_seed = draw_seed
         select([], 0, selection)  # raises an error if there is no such selection
 
-    def truncation_limits(self) -> dict[str, str]:
+    def truncation_limits(self) -> dict[str, str]:  # count -> the option that limits it, for reports
         # Documents are split into pieces; only sentences that are longer than the encoder can read are truncated.
         limits = super().truncation_limits()
         return {name: limits[name] for name in ("source_tokens", "target_tokens")}
 
-    def feature_settings(self) -> dict[str, Any]:
+    def feature_settings(self) -> dict[str, Any]:  # what `encode` depends on, for the cache key
         names = ("ratio", "max_ratio", "selection", "unchanged", "noise", "draw_seed")
         return super().feature_settings() | {"version": 3} | {name: getattr(self, name) for name in names}
 

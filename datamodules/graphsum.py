@@ -141,7 +141,7 @@ class GraphSumData(NeedsParser, TokenizerData):
         graph.language = self.language.code
         return graph
 
-    def tokenizer_settings(self) -> dict[str, Any]:
+    def tokenizer_settings(self) -> dict[str, Any]:  # what the tokenizer depends on, for the cache key
         graph = [self.graph.name, self.graph.settings(), asdict(self.paragraphs)]
         return super().tokenizer_settings() | {"graph": graph} | self.language.setting
 
@@ -166,7 +166,7 @@ class GraphSumData(NeedsParser, TokenizerData):
         self.graph.load_state(tokenizer.graph)
         return tokenizer
 
-    def feature_settings(self) -> dict[str, Any]:
+    def feature_settings(self) -> dict[str, Any]:  # what `encode` depends on, for the cache key
         sizes = {"max_tokens": self.max_tokens, "max_target": self.max_target, "checkpoint": self.checkpoint}
         return sizes | {"paragraphs": asdict(self.paragraphs), "graph": self.graph.digest()}
 
@@ -227,7 +227,7 @@ class GraphSumData(NeedsParser, TokenizerData):
             self.graph.prepare(TableDocuments(self.documents(split)))
         super().prepare_splits(splits)
 
-    def collate(self, rows: list[dict[str, Any]]) -> GraphSumBatch:
+    def collate(self, rows: list[dict[str, Any]]) -> GraphSumBatch:  # rows: features by `encode`
         L = max(len(row["source"]) for row in rows)  # number of paragraphs of the longest document
         n = max(len(paragraph) for row in rows for paragraph in row["source"])  # tokens of the longest paragraph
         source = torch.full((len(rows), L, n), self.tokenizer.pad)

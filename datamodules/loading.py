@@ -94,7 +94,7 @@ class BatchSampler(Sampler[list[int]]):
         return int(text_digest(json.dumps(values))[:15], 16)  # 60 bits: fits into a signed 64-bit integer
 
     @cached_property
-    def _lengths_digest(self) -> str:
+    def _lengths_digest(self) -> str:  # of the documents' number and lengths
         return text_digest(json.dumps(list(self.lengths)))
 
     def _global_batches(self) -> list[list[int]]:
@@ -129,7 +129,7 @@ class BatchSampler(Sampler[list[int]]):
             return [1.0] * len(self)
         batches = self._global_batches()
         shares = (len(batch[self.rank :: self.num_replicas]) for batch in batches)
-        return [share * self.num_replicas / len(batch) for share, batch in zip(shares, batches)]  # 1 on average
+        return [share * self.num_replicas / len(batch) for share, batch in zip(shares, batches)]  # mean over ranks: 1
 
     def accumulation_weights(self, batches: int) -> list[float]:
         """Return the weight of each batch of this epoch, so that all documents of an optimizer step have equal weight.
@@ -200,7 +200,7 @@ def loader_of(
 
 
 class ResumableLoader:
-    """Loader whose position is part of checkpoints, so that an epoch resumes after its last batch.
+    """Loader whose position is part of checkpoints, so that a run can resume in the middle of an epoch.
 
     It wraps a DataLoader instead of being one, because Lightning would re-instantiate it with another sampler for
     `predict`. In training, each batch gets the weights of its loss (`Batch.weight` and `Batch.accumulation_weight`).

@@ -51,7 +51,7 @@ class OwnSentences(Corpus):
             chosen = select(sentences, self.number, self.selection, rng=rng, language=self.language.code)
             yield replace(record, parts=document.parts, references=[[sentences[i] for i in chosen]])
 
-    def fingerprint(self, split: str) -> str:
+    def fingerprint(self, split: str) -> str:  # identifies content and arguments, for the cache key
         arguments = " ".join([self.selection, str(self.number), *self.language.setting.values()])
         return f"own sentences 2 {arguments} of {self.corpus.fingerprint(split)}"  # 2: version of this class
 
@@ -90,5 +90,5 @@ class Folds(Corpus):
             if split_of_record == split:
                 yield record
 
-    def fingerprint(self, split: str) -> str:
+    def fingerprint(self, split: str) -> str:  # identifies content and arguments, for the cache key
         return f"folds 1 {split} {self.fold} of {self.folds} of {self.corpus.fingerprint('train')}"  # 1: version

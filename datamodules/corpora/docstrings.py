@@ -150,7 +150,7 @@ class Docstrings(Corpus):
             if self.max_words is None or len(" ".join(docstring.body).split()) <= self.max_words:
                 yield Record(docstring.name, list(docstring.body), [docstring.summary], docstring.where)
 
-    def fingerprint(self, split: str) -> str:
+    def fingerprint(self, split: str) -> str:  # identifies content and arguments, for the cache key
         limit = "" if self.max_words is None else f" {self.max_words} words"
         python = f"Python {sys.version_info[0]}.{sys.version_info[1]}"
         return f"docstrings {_VERSION} {python} {split} {self._digest}{limit}"
@@ -217,5 +217,5 @@ class Modules(Docstrings):
 
     read_file = staticmethod(docstring_of_module)
 
-    def fingerprint(self, split: str) -> str:
+    def fingerprint(self, split: str) -> str:  # identifies content and arguments, for the cache key
         return f"modules 1 {super().fingerprint(split)}"  # 1: version of this class

@@ -79,7 +79,7 @@ class Files(Corpus):
         uniform = int.from_bytes(digest[:8])  # pseudo-random number below 2**64 that depends on the text alone
         return "val" if uniform < self.val_share * 2**64 else "train"
 
-    def fingerprint(self, split: str) -> str:
+    def fingerprint(self, split: str) -> str:  # identifies content and arguments, for the cache key
         digests = [[path.name, file_digest(path)] for path in self._files(split)]
         share = f" {split} of {self.val_share}" if self._shares_file(split) else ""
         return f"files {digests} {sorted(asdict(self.fields).items())}{share}"

@@ -110,7 +110,7 @@ class Hub(Corpus):
             raise UserError(f"corpus.max_records {max_records}: at least 1")
         self.stream = stream
         self.max_records = max_records
-        source = SOURCES.get(name, Source(name, Fields()))
+        source = SOURCES.get(name, Source(name, Fields()))  # location and columns: known ones, or the defaults
         fields = {  # None keeps the value of the entry of `SOURCES`
             "document": document, "summary": summary, "id": id, "paragraphs": paragraphs, "separator": separator,
             "document_list": document_list, "document_sentences": document_sentences,

@@ -42,7 +42,7 @@ def article_text(path: Path) -> str:
 
 
 class Records(Corpus):
-    """Records in memory, in one split, `test`: mappings with `id`, `document` (or its parts) and maybe `summary`."""
+    """Records in memory, in one split, `test`: mappings with `id`, `document` (text or parts), perhaps `summary`."""
 
     def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
         self.rows = [dict(row) for row in rows]
@@ -55,7 +55,7 @@ class Records(Corpus):
         for number, row in enumerate(self.rows, start=1):
             yield self.fields.record(row, f"record {number}", str(number))
 
-    def fingerprint(self, split: str) -> str:
+    def fingerprint(self, split: str) -> str:  # identifies content and arguments, for the cache key
         content = json.dumps([self.rows, self.fields.paragraphs], sort_keys=True, default=str)
         return f"{type(self).__name__.lower()} {text_digest(content)}"
 
@@ -141,7 +141,7 @@ class ParallelText(Corpus):
     def _sentences(self, line: str) -> str | list[list[str]]:  # a string, or a list of one text, a list of sentences
         return [line.split(self.separator)] if self.separator else line
 
-    def fingerprint(self, split: str) -> str:
+    def fingerprint(self, split: str) -> str:  # identifies content and arguments, for the cache key
         digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in self._files(split)]
         options = [self.separator, self.fields.document_sentences, self.fields.summary_sentences]
         return f"parallel text {Path(self.prefixes[split]).name} {digests} {options}"
@@ -215,7 +215,7 @@ class TextFolders(Corpus):
                 continue
             yield self.fields.record(row, str(path), readable_name(path.stem))
 
-    def fingerprint(self, split: str) -> str:
+    def fingerprint(self, split: str) -> str:  # identifies content and arguments, for the cache key
         digest = hashlib.sha256()
         for path, references in self._files(split).items():
             for file in (path, *references):

@@ -149,7 +149,7 @@ class Language:
 
     @property
     def setting(self) -> dict[str, str]:
-        """The language as part of a cache key or state; empty for English, so that keys from before languages stay."""
+        """The language as part of a cache key or state; empty for English, as before there were other languages."""
         return {} if self.is_english else {"language": self.code}
 
     @property
@@ -178,7 +178,7 @@ class Language:
         return self._find_words(self.normalize(self.lower(text)), _WORD, _LONG_WORD)
 
     def _find_words(self, text: str, pattern: regex.Pattern, run_pattern: regex.Pattern) -> list[str]:
-        """Return the matches of `pattern`, or with a segmenter of `run_pattern`, whose spaceless runs are segmented."""
+        """Return the matches of `pattern`, or with a segmenter those of `run_pattern`, spaceless ones segmented."""
         if not self.segments:  # each character of a script without spaces is a word
             return pattern.findall(text)
         segment = load_segmenter(self.code)

@@ -201,15 +201,15 @@ def count(variants: Sequence[str], prediction: list[list[int]], reference: list[
     sizes = len(tokens), len(reference_tokens)
     masks, fields, ends = positions(reference)  # bit masks: positions of each token, of sentences, of sentence ends
     # for each token of each predicted sentence, its positions in the reference; None if it is not there
-    by_sentence = [list(map(masks.get, sentence)) for sentence in prediction]
-    token_masks = list(chain.from_iterable(by_sentence))
-    word_counts = ngram_ends(token_masks, ends, 1)
+    sentence_masks = [list(map(masks.get, sentence)) for sentence in prediction]
+    token_masks = list(chain.from_iterable(sentence_masks))
+    word_counts = ngram_ends(token_masks, ends, 1)  # occurrences in the prediction of each word of the reference
     counts = {}
     for variant in variants:
         if variant == "rougeL":
             counts[variant] = Counts(lcs_length(tokens, *position_masks(reference_tokens)), *sizes)
         elif variant == "rougeLsum":
-            union = union_lcs(by_sentence, fields)
+            union = union_lcs(sentence_masks, fields)  # positions in the reference
             counts[variant] = Counts(clipped(word_counts, union), *sizes)
         else:
             n = int(variant.removeprefix("rouge"))

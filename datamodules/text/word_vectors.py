@@ -11,7 +11,7 @@ from datamodules.documents import UserError
 
 
 def read_word_vectors(path: Path, words: Sequence[str], size: int) -> tuple[Tensor, Tensor]:
-    """Read vectors of N of the `words` from a file; return their ascending indices in `words`, [N], and [N, size].
+    """Read vectors of N of the `words` from a file; return the words' ascending indices, [N], and vectors [N, size].
 
     Each line is a word and its numbers, separated by spaces (GloVe). A first line of two integers, the number and the
     size of vectors, is skipped (word2vec). Files ending in .gz are decompressed. Of duplicate words, the first counts.
