@@ -81,7 +81,7 @@ class Endpoint:
             raise UserError("openai is not installed: pip install 'precis-suite[chat]'") from None
 
     def request_missing(self, prompts: Iterable[tuple[str, str]], answers: Answers, total: int) -> dict[str, str]:
-        """Request the answers to prompts (id, text) that `answers` lacks, and add them; return failures by id."""
+        """Request the answers to prompts (id, text) that `answers` lacks, and add them; return reasons of failure."""
         with progress_bar() as progress:  # total: number of prompts
             task = progress.add_task("answers", total=total, completed=len(answers.by_id))
 
@@ -99,7 +99,7 @@ class Endpoint:
         handler = signal.getsignal(signal.SIGTERM)  # restored below: the event loop leaves the default handler
         try:
             return asyncio.run(self._answer_all(prompts, done))
-        except ExceptionGroup as group:  # of the tasks: the first error cancels the others
+        except ExceptionGroup as group:  # from the workers, of which the first error cancels the others
             raise group.exceptions[0] from None
         except asyncio.CancelledError:  # by the handler of SIGTERM that `_answer_all` sets
             raise SystemExit(128 + signal.SIGTERM) from None
@@ -117,7 +117,7 @@ class Endpoint:
             if task := asyncio.current_task():
                 asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
-        async def work() -> None:
+        async def work() -> None:  # one of the workers
             for prompt_id, prompt in remaining:
                 try:
                     done(prompt_id, await self._ask(client, prompt))

@@ -32,7 +32,7 @@ def explain(message: str, command: str) -> str:
     if attempt := re.search(r"\n +- (?=Problem with given class_path)", message):
         message = "".join(re.split(f"{attempt[0]}(?=Problem with given class_path)", message)[:2])
     keys = re.findall(r'Parser key "([^"]+)"', message)  # from the outer to the inner parser
-    classes = re.findall(r"given class_path '([^']+)'", message)
+    classes = re.findall(r"given class_path '([^']+)'", message)  # that the user named
     where = f"{'.'.join(keys)}: " if keys else ""
     help_hint = _HELP.format(command=command)
     value = re.search(r"(?:Got|Given) value: (.*)", message)
@@ -66,13 +66,13 @@ def explain(message: str, command: str) -> str:
         remedy = suggest_class(match[1]) or "give its whole path, such as package.Class"
         return f"{where}no class {match[1]!r} is known; {remedy}"
     if match := re.search(r"Not of type \w+: (\S*?) ?does not conform to restriction (v.+)", message):
-        bounds = re.sub(r"v([<>]=?)", lambda relation: f"{_RELATIONS[relation[1]]} ", match[2])
+        bounds = re.sub(r"v([<>]=?)", lambda relation: f"{_RELATIONS[relation[1]]} ", match[2])  # v>0: above 0
         return f"{'.'.join(keys)} must be {bounds}, got {match[1] or (value and value[1])}"
     if match := re.search(r"Not of type \w+(Int|Float|Interval): ", message):
         return f"{where}expected {'int' if match[1] == 'Int' else 'float'}, got {message.split()[-1].strip(chr(39))!r}"
     expected = re.findall(r"Expected an? (<class '[^']+'>|typing\.Literal\[[^]]*\])", message)
     if expected and value:
-        kinds = [expected[0]] if value[0].startswith("Got") else expected
+        kinds = [expected[0]] if value[0].startswith("Got") else expected  # "Given": all types of a union were tried
         quote = "; put it in quotes: YAML reads on and off as true and false" if value[1] in ("True", "False") else ""
         hint = f"; did you mean {similar_choice[0]}?" if similar_choice else quote
         return f"{where}expected {' or '.join(map(_readable_type, kinds))}, got {value[1]!r}{hint}"
@@ -90,7 +90,7 @@ def _no_option(name: str, help_hint: str) -> str:
 
 
 def _readable_type(kind: str) -> str:
-    """Return a type in readable form: `int` for `<class 'int'>`, `one of 'a', 'b'` for a `Literal`."""
+    """Return a type in words: `int` for `<class 'int'>`, `one of 'a', 'b'` for `typing.Literal['a', 'b']`."""
     kind = re.sub(r"<class '(?:[\w.]*\.)?(\w+)'>", r"\1", kind).replace("NoneType", "null")
     choices = re.search(r"Literal\[(.*)\]", kind)
     return f"one of {choices[1]}" if choices else kind

@@ -171,16 +171,16 @@ def _is_in_run(path: str) -> bool:  # whether it is `{run}/...`; {run} is later 
 
 
 def needs_trust(config: Any) -> bool:
-    """Return whether the config can only be read with `--trust`, or if the command line names its classes, too."""
+    """Return whether a config names classes or functions that need `--trust`, or their names on the command line."""
     return next(_forbidden_names(config, frozenset()), None) is not None
 
 
 def _forbidden_names(config: Any, trusted_names: frozenset[str]) -> Iterator[tuple[str, str]]:
     """Yield (key, name) of each class or function that a config may not name; `trusted_names` are permitted."""
     trusted = [named for name in trusted_names if (named := object_named(name)) is not None]
-    for where, value in leaves(config):  # (key, value)
+    for where, value in leaves(config):  # where: dotted key
         if where.rpartition(".")[2] == "class_path" and isinstance(value, str):
-            # names in other modules are not imported by `object_named`, as they are forbidden anyway
+            # `object_named` imports a module; for a name that is forbidden anyway, None
             thing = object_named(value) if value in trusted_names or value.startswith(_PREFIXES) else None
             name = value
         elif callable(value) and not isinstance(value, os.PathLike):  # path objects of jsonargparse are callable
@@ -219,7 +219,7 @@ def is_permitted_class(thing: Any) -> bool:
     package = thing.__module__.partition(".")[0]
     if package in SUITE:
         return thing.__module__.startswith(_MODULES) and not thing.__name__.startswith("_")
-    return issubclass(thing, _base_classes().get(package, ()))  # False for any other library
+    return issubclass(thing, _base_classes().get(package, ()))  # False for other libraries
 
 
 @cache

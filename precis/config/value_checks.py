@@ -69,7 +69,7 @@ def check_no_keys(config: Any) -> None:
 
 
 def _keys_and_values(config: Any) -> Iterator[tuple[str, Any]]:
-    """Yield (key, value) for each value of a config, without `init_args` and list indices in keys: `model.lr`."""
+    """Yield (key, value) for each value of a config, with keys as on the command line: `model.lr`, no `init_args`."""
     for key, value in leaves(config):
         yield re.sub(r"\.(init_args|dict_kwargs)\b|\[\d+\]", "", key), value
 
@@ -81,7 +81,7 @@ def explain_refusal(error: BaseException, config: Any) -> str:
     attempt = re.search(r"Errors: - (?!Does not validate)(.*?) - Expected an? ", message)
     cause = attempt[1] if attempt else message
     class_path = re.search(r"class_path='([^']+)'", message)
-    configs = {name: part for name in ("model", "data") if (part := config.get(name))}
+    configs = {name: part for name in ("model", "data") if (part := config.get(name))}  # without missing ones
     # the group, `model` or `data`, whose class is named in the message; the first one if it names no class
     group = next((name for name in configs if not class_path or configs[name].get("class_path") == class_path[1]), "")
     if not group or re.match(rf"({group}|decoding|selection)\.\w", cause):  # has its key, as decoding.max_length

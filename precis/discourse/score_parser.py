@@ -116,15 +116,15 @@ def score(options: Namespace) -> dict[str, Any]:
 
 
 def name_of(parser: str) -> str:
-    """Return a parser's name in tables: its own or its folder's, with `(parser)` if this is the baseline's name."""
+    """Return a parser's name for tables: its own or its folder's; with ` (parser)` if the baseline has that name."""
     name = Path(parser).resolve().name if Path(parser).exists() and parser not in PARSERS else parser
     return f"{name} (parser)" if name == BASELINE else name
 
 
 def baseline_trees(documents: Sequence[TreebankDocument], gold: Sequence[Tree], relations: Sequence[str]) -> list[Tree]:
-    """Return right-branching trees with the most frequent labels of the GUM treebank; of `gold` for other relations."""
-    labels: dict[str, Label] = {}  # the default labels, from GUM
-    if not {"elaboration", "joint"} <= set(relations):  # the relations of the default labels
+    """Return right-branching trees, labeled with the most frequent (nuclearity, relation) of GUM, or else of `gold`."""
+    labels: dict[str, Label] = {}  # use the default labels, from the GUM treebank
+    if not {"elaboration", "joint"} <= set(relations):  # which have these relations
         counts = Counter((span.nuclearity, span.relation) for tree in gold for span in tree.spans())
         most_frequent = counts.most_common(1)[0][0]
         labels = {"within": most_frequent, "between": most_frequent}  # of nodes within and between sentences
@@ -141,15 +141,14 @@ def _end_to_end(
         sentences = sentence_offsets(document.text, paragraphs, language)
         texts.append(replace(document, paragraphs=paragraphs, sentences=sentences))
     parses = parsed(parser, [request_of(text, edus=False) for text in texts], "text alone")
+    # offsets at which predicted and gold EDUs (discourse units) begin, by document
     starts = [(parse.edus[:, 0].tolist(), edu_starts(document)) for parse, document in zip(parses, documents)]
     segmented = []  # the documents with predicted EDUs, for the baseline
     for text, parse in zip(texts, parses):
         segmented.append(replace(text, edus=[tuple(edu) for edu in parse.edus.tolist()], tree=None))
     gold = [document.tree for document in documents]
-    systems = {
-        name: [parse.best_tree() for parse in parses],
-        BASELINE: baseline_trees(segmented, gold, parser.relations),
-    }
+    systems = {name: [parse.best_tree() for parse in parses]}
+    systems[BASELINE] = baseline_trees(segmented, gold, parser.relations)
     return {
         "segmentation_f1": segmentation(parses, documents, resamples),
         "parseval": {system: parseval(trees, gold, starts, resamples) for system, trees in systems.items()},

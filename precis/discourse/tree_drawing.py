@@ -75,7 +75,7 @@ def draw_svg(
     texts = [one_line(text) for text in edu_texts]
     numbered = [f"{edu + 1}  {text}" for edu, text in enumerate(texts)]
     lines = [textwrap.wrap(text, letters) if wrap else [shorten(text, letters)] for text in numbered]
-    # the upper edge of each row, and the lower edge of the last one
+    # y of the upper edge of each row (EDU), and of the lower edge of the last one
     edges = list(accumulate((ROW + LINE * (len(row) - 1) for row in lines), initial=TOP))
     shapes, rightmost = [], left[0, 0] if tree.size == 1 else 0.0  # rightmost: where labels of nodes end
     for node in tree.nodes:

@@ -112,11 +112,11 @@ class System:
         return np.stack(runs)
 
     def scores(self, measure: str) -> NDArray[np.float64]:
-        """Return scores of all documents, averaged over runs, [N]."""
+        """Return the scores of the N documents, averaged over runs, [N]."""
         return np.mean([run.measures[measure] for run in self.runs], axis=0)
 
     def means(self, measure: str) -> list[float]:
-        """Return the mean over documents of each run."""
+        """Return for each run the mean score over documents."""
         return [float(np.nanmean(run.measures[measure])) for run in self.runs]
 
 
@@ -168,7 +168,7 @@ def _has_predictions(folder: Path, split: str) -> bool:
 
 def _shared_split(folders: Sequence[Path]) -> str:
     """Return the first of test, val and predict that all runs have; `test` if there is none."""
-    splits = [{split for split in NAMES if _has_predictions(folder, split)} for folder in folders]
+    splits = [{split for split in NAMES if _has_predictions(folder, split)} for folder in folders]  # of each run
     shared = set(NAMES).intersection(*filter(None, splits))  # points of a sweep may have no predictions yet
     return next((split for split in NAMES if split in shared), "test")
 

@@ -89,7 +89,7 @@ def _test_differences(
     `scores` has an array [R runs, N documents, M measures] for each system. Fixed systems are files of outputs.
     """
     others = [index for index in range(len(systems)) if index != baseline]
-    tested = np.array([name not in DESCRIPTIVE for name in measures])  # [M]; no values of length are better
+    tested = np.array([name not in DESCRIPTIVE for name in measures])  # [M]; no length, for example, is better
     differences = []
     testable = np.full((len(others), len(measures)), False)  # whether there are enough runs and documents
     for row, index in enumerate(others):
@@ -107,7 +107,7 @@ def _test_differences(
     tests = {}
     for row, index in enumerate(others):
         for column in range(len(measures)):
-            mean, low, high, p, _ = (number_or_none(values[column]) for values in differences[row])
+            mean, low, high, p, _ = (number_or_none(values[column]) for values in differences[row])  # _: detectable
             test = {"difference": mean, "difference_low": low, "difference_high": high, "p": p}  # fields of `Cell`
             tests[index, column] = test | {"significant": bool(stars[row, column])}
     return tests

@@ -64,7 +64,7 @@ def read_predictions(
     # The first file of references replaces the references of the records, and each further file adds to them.
     for number, file in enumerate(references):
         by_output = _values_of_other_file(file, path, predictions, names, "references", splitter.language)
-        for index, texts in enumerate(by_output):
+        for index, texts in enumerate(by_output):  # texts: the references of an output in this file
             before = predictions[index].references if number else []
             # A string is divided by the splitter, which then is in the signature; a list already has sentences.
             split = splitter.name if any(isinstance(text, str) for text in texts) else predictions[index].split
@@ -80,7 +80,7 @@ def read_predictions(
 
 
 def with_run_documents(predictions: list[Prediction], run: str, split: str) -> list[Prediction]:
-    """Return outputs with their sources, from a split of a run's corpus; a `UserError` if it lacks a document."""
+    """Return outputs with their source documents, from a split of a run's corpus; a `UserError` if one is missing."""
     from datamodules.corpora.corpus import as_document  # these import torch and Lightning
     from precis.runs.run_folder import run_documents
 
