@@ -20,10 +20,10 @@ from torch.autograd.function import once_differentiable
 
 
 class Chart(NamedTuple):
-    """One value for every span, by start and width in `left`, and by end and E - 1 - width in `right`."""
+    """Values of spans (i, j), of width w = j - i: as left parts of larger spans, and as right parts (often equal)."""
 
-    left: Tensor  # [B, E, E, ...]
-    right: Tensor  # [B, E, E, ...]
+    left: Tensor  # value of the span (i, j) at [i, w], [B, E, E, ...]
+    right: Tensor  # value of the span (i, j) at [j, E - 1 - w], [B, E, E, ...]
 
     @classmethod
     def zeros(cls, like: Tensor) -> "Chart":
@@ -33,32 +33,35 @@ class Chart(NamedTuple):
     @classmethod
     def of(cls, spans: tuple[Tensor, Tensor, Tensor], left: Tensor, right: Tensor, batch: int, size: int) -> "Chart":
         """Build a chart of `batch` documents of `size` EDUs, from values of N spans as left, right parts, [N, ...]."""
-        document, start, end = spans
-        width = end - start  # second index of `left`; that of `right` counts down, so that `splits` returns slices
+        document, start, end = spans                                                 # [N] each
+        width = end - start  # index in `left`; the index in `right` decreases with it, so that `splits` returns slices
         empty = left.new_zeros(batch, size, size, *left.shape[1:])
         by_start = empty.index_put((document, start, width), left)
         return cls(by_start, empty.index_put((document, end, size - 1 - width), right))
 
     def splits(self, width: int, starts: int) -> tuple[Tensor, Tensor]:
-        """Return the values of left and right parts of all spans of `width` + 1 EDUs, views [B, starts, width, ...]."""
-        size = self.left.shape[1]
+        """Return the values of left and right parts of the `starts` spans of `width` + 1 EDUs, for each split.
+
+        Both are views [B, starts, width, ...]; at [b, i, n], the parts are (i, i + n) and (i + n + 1, i + width).
+        """
+        size = self.left.shape[1]                                                    # E
         return self.left[:, :starts, :width], self.right[:, width : width + starts, size - width :]
 
     def put(self, width: int, values: Tensor) -> None:
-        """Store the values [B, starts] of the spans of `width` + 1 EDUs, both by start and by end."""
+        """Store the values of all spans of `width` + 1 EDUs, [B, starts], in `left` and in `right`."""
         starts = values.shape[1]
         self.left[:, :starts, width] = values
         self.right[:, width : width + starts, self.left.shape[1] - 1 - width] = values
 
 
 class Potentials(NamedTuple):
-    """Scores of nodes; entries beyond the end of a document must be finite and are ignored."""
+    """Scores of tree nodes over EDUs i..j, split after k; entries beyond a document's end are ignored, but finite."""
 
     spans: Tensor  # s(i, j), [B, E, E]; only i < j is read
-    fits: Chart | None = None  # u of spans as left parts, v as right parts, [B, E, E, D]; None if only spans are scored
+    fits: Chart | None = None  # u of left and v of right parts, [B, E, E, D]; None if only spans are scored
 
     def splits(self, chart: Chart, width: int, starts: int) -> Tensor:
-        """Return I(i, k) + I(k + 1, j) + u(i, k) . v(k + 1, j) of spans of `width` + 1 EDUs, [B, starts, width]."""
+        """Return both parts' values plus their fit u . v, of spans of `width` + 1 EDUs by split, [B, starts, width]."""
         left, right = chart.splits(width, starts)
         if self.fits is None:
             return left + right
@@ -67,30 +70,30 @@ class Potentials(NamedTuple):
 
 
 def _widths(size: int) -> list[tuple[int, int]]:
-    """Return (width, number of spans) from width 1 (two EDUs) up to the whole document."""
+    """Return (width, number of spans of that width), from width 1 (two EDUs) up to the document of `size` EDUs."""
     return [(width, size - width) for width in range(1, size)]
 
 
 def inside(potentials: Potentials) -> tuple[Chart, list[Tensor]]:
-    """Return the log of the summed weights of all trees over every span (inside algorithm), and the terms by width.
+    """Return the log of the summed weights of all trees over every span (inside algorithm), and the terms of its sums.
 
     I(i, j) = s(i, j) + log sum_k exp(I(i, k) + I(k + 1, j) + u(i, k) . v(k + 1, j)),    I(i, i) = 0, with s, u and v of
-    `Potentials` (scores of spans, fit of parts). `split_marginals` reads the terms of sums over k, [B, starts, width].
+    `Potentials` (scores of spans, fit of parts). The terms are the exponents, [B, starts, width] for each width.
     """
     chart = Chart.zeros(potentials.spans)
     terms = []
     for width, starts in _widths(potentials.spans.shape[1]):  # spans (i, i + width), narrow ones first
-        terms.append(potentials.splits(chart, width, starts))  # the exponents, one for each split k
+        terms.append(potentials.splits(chart, width, starts))  # one exponent for each split k
         chart.put(width, terms[-1].logsumexp(-1) + potentials.spans.diagonal(width, 1, 2))
     return chart, terms
 
 
 class WidthMarginals(NamedTuple):
-    """Posterior probabilities of all spans of `width` + 1 EDUs."""
+    """Posterior probabilities, given the text, of all spans of `width` + 1 EDUs, ordered by their starts."""
 
     width: int
-    nodes: Tensor  # P(span is a node), [B, starts]
-    splits: Tensor  # P(span is a node with that split), splits in order, [B, starts, width]
+    nodes: Tensor  # P(the tree has a node over the span), [B, starts]
+    splits: Tensor  # P(the tree has such a node, with that split), splits in order, [B, starts, width]
 
 
 def split_marginals(spans: Tensor, terms: Sequence[Tensor], sizes: Tensor) -> Iterator[WidthMarginals]:
@@ -100,11 +103,11 @@ def split_marginals(spans: Tensor, terms: Sequence[Tensor], sizes: Tensor) -> It
     number of EDUs of each document, [B].
     """
     size = spans.shape[1]
-    # P(span is the left child, or the right child, of a node); the root counts as a left child, to start the recursion
+    # P(span is a left child), P(span is a right child) of a node; the root counts as a left one, to start the recursion
     as_child = Chart.zeros(spans)
     as_child.left[torch.arange(len(sizes), device=sizes.device), 0, sizes - 1] = 1
     for width, starts in reversed(_widths(size)):
-        # a node is a left or a right child; indices: start and width, and end and size - 1 - width, see the module
+        # a node is a left or a right child; `Chart` indexes them by (start, width) and (end, size - 1 - width)
         nodes = as_child.left[:, :starts, width] + as_child.right[:, width:, size - 1 - width]   # [B, starts]
         splits = terms[width - 1].softmax(-1) * nodes.unsqueeze(-1)                              # [B, starts, width]
         for child in as_child.splits(width, starts):  # left, then right children, views of the chart
@@ -118,7 +121,7 @@ def all_marginals(potentials: Potentials, sizes: Tensor) -> list[WidthMarginals]
 
 
 def span_marginals(potentials: Potentials, marginals: list[WidthMarginals]) -> Tensor:
-    """Return P(span (i, j) is a node), [B, E, E], zero unless i < j."""
+    """Return P(span (i, j) is a node), [B, E, E], zero unless i < j, from all `marginals`."""
     result = torch.zeros_like(potentials.spans)
     for width, nodes, _ in marginals:
         result.diagonal(width, 1, 2).copy_(nodes)
@@ -126,11 +129,11 @@ def span_marginals(potentials: Potentials, marginals: list[WidthMarginals]) -> T
 
 
 class _LogPartition(torch.autograd.Function):
-    """log Z with a gradient from the outside pass, which needs much less memory than autograd's tape."""
+    """log Z (see `log_partition`) with a gradient from the outside pass, which needs far less memory than autograd."""
 
     @staticmethod
     def forward(ctx, sizes: Tensor, spans: Tensor, *fits: Tensor) -> Tensor:
-        """Return log Z, [B]; `fits` are the two tensors of `Potentials.fits`, or none."""
+        """Return log Z, [B]; `sizes` are numbers of EDUs, `fits` the two tensors of `Potentials.fits`, or none."""
         chart, terms = inside(Potentials(spans, Chart(*fits) if fits else None))
         ctx.save_for_backward(sizes, spans, *fits, *terms)
         ctx.number_of_fits = len(fits)
@@ -139,37 +142,37 @@ class _LogPartition(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor):
-        """Return the gradients of `spans` and `fits` (u, v) from that of log Z, [B]; mu: see `node_marginals`."""
+        """Return the gradients of spans and of fits (u, v) from the gradient of log Z, [B]."""
         sizes, spans, *saved = ctx.saved_tensors
-        fits, terms = saved[: ctx.number_of_fits], saved[ctx.number_of_fits :]  # terms: of `inside`
-        # d log Z / d s(i, j) = P(i, j), d log Z / d u(i, k) = sum over j of mu(i, k, j) v(k + 1, j), likewise for v
+        fits, terms = saved[: ctx.number_of_fits], saved[ctx.number_of_fits :]  # `terms`: see `inside`
+        # d log Z / d s(i, j) = P(i, j), d log Z / d u(i, k) = sum_j P(i, j, split after k) v(k + 1, j), likewise for v
         marginals = torch.zeros_like(spans)
-        fit_grads = [torch.zeros_like(table) for table in fits]
+        fit_grads = [torch.zeros_like(fit) for fit in fits]
         for width, nodes, splits in split_marginals(spans, terms, sizes):
             marginals.diagonal(width, 1, 2).copy_(nodes)
             if fits:
                 u, v = Chart(*fits).splits(width, nodes.shape[1])                    # [B, starts, width, D] each
                 for fit_grad, sibling_fit in zip(Chart(*fit_grads).splits(width, nodes.shape[1]), (v, u)):
-                    fit_grad.addcmul_(splits.unsqueeze(-1), sibling_fit)  # a view of `fit_grads`: v for u, u for v
+                    fit_grad.addcmul_(splits.unsqueeze(-1), sibling_fit)  # `fit_grad` is a view: adds to `fit_grads`
         # chain rule: each document's gradient is scaled by the gradient of its log Z, [B, 1, 1, ...]
         scaled = [local * grad.view(-1, *[1] * (local.dim() - 1)) for local in (marginals, *fit_grads)]
         return None, *scaled  # `sizes` has no gradient
 
 
 def log_partition(potentials: Potentials, sizes: Tensor) -> Tensor:
-    """Return log Z of every document, [B]; 0 for one EDU. Its gradient for span scores is the exact span marginals.
+    """Return log Z, the log of the summed weights exp(score) of all trees, of every document, [B]; 0 for one EDU.
 
-    `sizes` is the number of EDUs of each document, at least 1, [B].
+    Its gradient for span scores is P(span is a node). `sizes`: number of EDUs of each document, at least 1, [B].
     """
     return _LogPartition.apply(sizes, potentials.spans, *(potentials.fits or ()))
 
 
 def most_probable_splits(potentials: Potentials, marginals: list[WidthMarginals]) -> Tensor:
     """Return for each span (i, j), given that it is a node, its most probable split k, int64 [B, E, E]; i if i >= j."""
-    charts, size = potentials.spans.shape[:2]
+    charts, size = potentials.spans.shape[:2]                                        # B, E
     position = torch.arange(size, device=potentials.spans.device)
-    most_probable = position.view(1, -1, 1).repeat(charts, 1, size)  # i everywhere, to which the split is relative
-    for width, _, splits in marginals:  # splits of the spans of one width, [B, starts, width]
+    most_probable = position.view(1, -1, 1).repeat(charts, 1, size)  # start i everywhere, to which offsets are added
+    for width, _, splits in marginals:  # P of each split of the spans of one width, [B, starts, width]
         most_probable.diagonal(width, 1, 2).add_(splits.argmax(-1))
     return most_probable
 
@@ -177,22 +180,22 @@ def most_probable_splits(potentials: Potentials, marginals: list[WidthMarginals]
 class SplitPosterior(NamedTuple):
     """Nodes whose posterior probability exceeds a threshold, in arbitrary order."""
 
-    document: Tensor  # [N]
-    start: Tensor  # i, [N]
-    split: Tensor  # k, [N]
-    end: Tensor  # j, [N]
+    document: Tensor  # index of the document (or chart) in the batch, [N]
+    start: Tensor  # i, the first EDU, [N]
+    split: Tensor  # k, the last EDU of the left part, [N]
+    end: Tensor  # j, the last EDU, [N]
     probability: Tensor  # mu(i, k, j), [N]
 
 
 def node_marginals(potentials: Potentials, marginals: list[WidthMarginals], min_prob: float = 0.0) -> SplitPosterior:
     """Return all nodes with mu(i, k, j) = P(the tree has a node over i..j that is split after k) above `min_prob`."""
     by_width = []
-    for width, _, splits in marginals:  # splits of the spans of one width, [B, starts, width]
+    for width, _, splits in marginals:  # P of each split of the spans of one width, [B, starts, width]
         document, start, offset = (splits > min_prob).nonzero(as_tuple=True)  # the split is after EDU start + offset
         by_width.append((document, start, start + offset, start + width, splits[document, start, offset]))
     if not by_width:  # documents of one EDU have no node
-        none = potentials.spans.new_empty(0, dtype=torch.long)
-        return SplitPosterior(none, none, none, none, probability=potentials.spans.new_empty(0))
+        no_index = potentials.spans.new_empty(0, dtype=torch.long)
+        return SplitPosterior(no_index, no_index, no_index, no_index, probability=potentials.spans.new_empty(0))
     return SplitPosterior(*(torch.cat(column) for column in zip(*by_width)))  # joined, field by field
 
 
@@ -201,7 +204,7 @@ def best_trees(potentials: Potentials, sizes: Tensor) -> list[Tensor]:
 
     With a scorer's potentials this is the most probable tree; with span marginals as scores it is the tree with the
     highest expected number of correct spans (minimum Bayes risk). `sizes` is the number of EDUs of each document, [B];
-    nodes (start, split, end) are in order, parents before children and left before right, int64 [E - 1, 3] on the CPU.
+    nodes (start, split after, end) are ordered parents before children, left before right, int64 [E - 1, 3] on the CPU.
     """
     spans = potentials.spans
     chart = Chart.zeros(spans)  # highest sum of scores over each span
@@ -214,11 +217,11 @@ def best_trees(potentials: Potentials, sizes: Tensor) -> list[Tensor]:
 
 
 def _backtrack(best_splits: NDArray[np.int32], size: int) -> Tensor:
-    """Return nodes (start, split, end) over E = `size` EDUs, [E - 1, 3], by the best split of each span, [E, E]."""
+    """Return nodes (start, split, end) of the best tree of `size` EDUs, from the best split of each span, [E, E]."""
     nodes, pending = [], [(0, size - 1)]
     while pending:
         start, end = pending.pop()
-        if start < end:  # one EDU is no node
+        if start < end:  # a single EDU is a leaf, not a node
             split = int(best_splits[start, end])
             nodes.append((start, split, end))
             pending += [(split + 1, end), (start, split)]  # the left part is visited first

@@ -31,21 +31,21 @@ Decoding = Literal["mbr", "mbr_spans", "cky"]
 
 
 class MemberChart(NamedTuple):
-    """The distribution of one scorer over the trees of one chart."""
+    """The distribution of one scorer over the trees of a chart of U units (EDUs or chunks), C classes, R relations."""
 
     spans: Tensor  # `span_masses` of all nodes, with the class distributions of their spans, [U, U, 2 R]
-    nodes: SplitPosterior  # those whose own classes were scored, in units
+    nodes: SplitPosterior  # the N nodes whose classes were scored one by one, as indices of units
     labels: Tensor  # P(class | node) of these nodes, [N, C]
     change: Tensor  # P(class | node) - P(class | span) of these nodes, [N, C]
 
 
 class ParsedChart(NamedTuple):
-    """Best tree and tree distributions of one chart, whose units are EDUs or chunks of EDUs."""
+    """Best tree and tree distributions of one chart, whose U units are EDUs or chunks of EDUs."""
 
     start: Tensor  # first EDU of each unit, [U]
     end: Tensor  # last EDU of each unit, [U]
     tree: Tensor  # nodes (start, split, end) of the best tree, in units, [U - 1, 3]
-    tree_classes: Tensor  # class of each of these nodes, [U - 1]
+    tree_classes: Tensor  # class (nuclearity and relation) of each of these nodes, [U - 1]
     members: list[MemberChart]  # distribution of each scorer; empty if only the best tree was requested
 
 
@@ -66,7 +66,7 @@ def chunk_bounds(sentence: Tensor, paragraph: Tensor, size: int, max_edus: int) 
         ideal = number * size // count
         nearby = range(max(starts[-1] + 1, ideal - reach), min(size - 1, ideal + reach) + 1)  # no chunk is empty
         candidates = [ideal]
-        for unit_of_edu in (sentences, paragraphs):  # sentence starts replace the ideal, paragraph starts replace them
+        for unit_of_edu in (sentences, paragraphs):  # sentence starts, if any, replace the ideal, then paragraph starts
             candidates = [edu for edu in nearby if unit_of_edu[edu] != unit_of_edu[edu - 1]] or candidates
         starts.append(min(candidates, key=lambda edu: abs(edu - ideal)))
     return list(zip(starts, [*starts[1:], size]))  # a chunk ends where the next one starts
@@ -75,11 +75,12 @@ def chunk_bounds(sentence: Tensor, paragraph: Tensor, size: int, max_edus: int) 
 class ChartReader:
     """Computes best trees and tree distributions from a mixture of scorers, with equal weights.
 
-    With `rows: side`, a distribution includes all nodes. The classes of nodes above `min_prob` are scored one by one;
-    the remaining nodes, which hold a few per cent of the probability mass, get the mean class distribution of the
-    scored nodes over the same span, or that of the span's most probable node if none was scored; spans of a probability
-    of 1e-6 or less without a scored node are left out. With `rows: nucleus`, only the nodes above `min_prob` are
-    included. Shapes: G charts of U units (EDUs, or chunks of them), N nodes, C classes, R relations.
+    The LDD (labelled discourse distribution) gives probability to each EDU on the nucleus side of a node (`rows: side`)
+    or only to nuclei of their own parent (`rows: nucleus`). With `side`, all nodes count. The classes of nodes above
+    `min_prob` are scored one by one; the remaining nodes, which hold a few per cent of the probability mass, get the
+    mean class distribution of the scored nodes over their span or, if none was scored, the distribution of the span's
+    most probable node; spans of a probability up to 1e-6 without a scored node are left out. With `nucleus`, only nodes
+    above `min_prob` count. Shapes: B documents of E EDUs; G charts of U units, N nodes, C classes, R relations.
 
     Args:
         scorers, classes: members of the mixture; nuclearity and relation of each class.
@@ -117,10 +118,10 @@ class ChartReader:
         """Compute the charts of each document: one for each chunk and, if there are several chunks, one over them.
 
         `vectors` are EDU vectors, [B, E, D], `chunks` the `chunk_bounds` of documents. Without `with_nodes`, charts
-        have best trees but no distributions. `min_prob`: see the class; 0 scores each node, slowly.
+        have best trees but no distributions. Nodes above `min_prob` are scored one by one; 0 scores each node, slowly.
         """
         states = [scorer.context(vectors, layout) for scorer in self.scorers]        # [B, E, H] each
-        jobs: list[tuple[int, Tensor, Tensor]] = []  # document, and first and last EDUs of the units of a chart, [U]
+        jobs: list[tuple[int, Tensor, Tensor]] = []  # document; first and last EDU of each unit of a chart, [U]
         for document, bounds in enumerate(chunks):
             for start, end in bounds:  # the units of a chunk's chart are its EDUs, which are both first and last EDU
                 jobs.append((document, torch.arange(start, end), torch.arange(start, end)))
@@ -129,7 +130,7 @@ class ChartReader:
                 jobs.append((document, first, end - 1))
         charts: dict[int, ParsedChart] = {}
         spans_of_jobs = [len(first) ** 2 for _, first, _ in jobs]  # a chart stores U^2 spans
-        for batch in batches_of_similar_size(spans_of_jobs, _CELLS):  # bounds memory
+        for batch in batches_of_similar_size(spans_of_jobs, _CELLS):  # indices of jobs; batches bound memory
             computed = self._charts(states, layout, [jobs[i] for i in batch], with_nodes, min_prob)
             charts.update(zip(batch, computed))
         by_document: list[list[ParsedChart]] = [[] for _ in chunks]
@@ -140,7 +141,7 @@ class ChartReader:
     def _charts(
         self, states: list[Tensor], layout: Layout, jobs: list, with_nodes: bool, min_prob: float
     ) -> Iterator[ParsedChart]:
-        """Yield the charts of G jobs of `compute_charts` (document, first, last EDUs of units), as one padded batch."""
+        """Yield the charts of G jobs (document, first EDUs and last EDUs of units), computed as one padded batch."""
         documents, first_edus, last_edus = zip(*jobs)
         sizes = torch.tensor([len(edus) for edus in first_edus])                     # [G]
         starts, ends = (nn.utils.rnn.pad_sequence(edus, batch_first=True) for edus in (first_edus, last_edus))
@@ -154,7 +155,7 @@ class ChartReader:
             marginals = all_marginals(potentials, units.sizes)
             member_spans = span_marginals(potentials, marginals)                     # [G, U, U]
             span_probs = span_probs + weight * member_spans
-            label_nodes = partial(self._labels, scorer, state, layout, units)  # nodes -> P(class | node), [N, C]
+            label_nodes = partial(self._labels, scorer, state, layout, units)  # from nodes to P(class | node), [N, C]
             if with_nodes or self.decoding == "mbr":
                 # the nodes whose classes are scored one by one; best trees need only probable ones
                 threshold = min_prob if with_nodes else _MIN_NODE_PROB
@@ -171,23 +172,24 @@ class ChartReader:
             trees = best_trees(scores, units.sizes)
             tree_classes = self._most_probable_classes(states, layout, units, trees)
         for number, (first, last, tree) in enumerate(zip(first_edus, last_edus, trees)):
-            of_chart = [_select_chart(member, number, len(first)) for member in members]  # without padding
-            yield ParsedChart(start=first, end=last, tree=tree, tree_classes=tree_classes[number], members=of_chart)
+            by_member = [_select_chart(member, number, len(first)) for member in members]  # without padding
+            yield ParsedChart(start=first, end=last, tree=tree, tree_classes=tree_classes[number], members=by_member)
 
     def _class_marginals(self, nodes: SplitPosterior, labels: Tensor, units: Units) -> Tensor:
-        """Return P(span is a node of that class), summed over splits, [G, U, U, C]; improbable nodes are left out."""
+        """Return P(span is a node of each class), summed over splits, [G, U, U, C], without nodes of P <= 0.001."""
         charts, size = units.start.shape                                             # G, U
         probable = (nodes.probability > _MIN_NODE_PROB).nonzero().squeeze(1)
-        chart, first, _, last, probability = (column[probable] for column in nodes)  # without the split
+        chart, first, _, last, probability = (column[probable] for column in nodes)  # all but the split
         marginals = labels.new_zeros(charts, size, size, labels.shape[1])
         return marginals.index_put_((chart, first, last), probability.unsqueeze(1) * labels[probable], accumulate=True)
 
     def _best_labelled_trees(self, spans: Tensor, classes: Tensor, sizes: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """Return nodes (start, split, end) [U - 1, 3] and classes [U - 1] of each chart's best tree, on the CPU."""
-        # a node (i, j) of class c adds P(i, j) + P(i, j, nuclearity of c) + P(i, j, relation of c) + P(i, j, c)
+        # a node (i, j) of class c adds P(i, j) + P(i, j, nuclearity of c) + P(i, j, relation of c) + P(i, j, c), with
+        # P(i, j) in `spans` and P(i, j, c) in `classes`; the last three terms are sums over classes that agree with c
         gain, best_class = (classes @ self.classes.agreement().to(classes)).max(-1)  # [G, U, U] each
         trees = best_trees(Potentials(spans + gain), sizes)
-        return trees, [table[tree[:, 0], tree[:, 2]] for table, tree in zip(best_class.cpu(), trees)]
+        return trees, [by_span[tree[:, 0], tree[:, 2]] for by_span, tree in zip(best_class.cpu(), trees)]
 
     def _distribution(
         self, potentials: Potentials, marginals: list, spans: Tensor, nodes: SplitPosterior, labels: Tensor, label_nodes
@@ -195,13 +197,13 @@ class ChartReader:
         """Return the distribution of one scorer over G charts of U units: a `MemberChart` with a chart dimension.
 
         `marginals` are those of `all_marginals`, `spans` P(span is a node), [G, U, U], and `labels` P(class | node) of
-        the N `nodes` that are scored one by one, [N, C]. The function `label_nodes` computes it for any other nodes.
+        the N `nodes` that are scored one by one, [N, C]. The function `label_nodes` computes labels of other nodes.
         """
         node_spans = nodes.document, nodes.start, nodes.end                          # [N] each
         has_nodes = torch.zeros_like(spans, dtype=torch.bool)
         has_nodes[node_spans] = True                                                 # [G, U, U]
         # the class distribution of a span is the mean over its scored nodes, weighted by probability
-        total = torch.zeros_like(spans).index_put_(node_spans, nodes.probability, accumulate=True)
+        total = torch.zeros_like(spans).index_put_(node_spans, nodes.probability, accumulate=True)  # [G, U, U]
         weighted = nodes.probability.unsqueeze(1) * labels                           # [N, C]
         span_labels = labels.new_zeros(*spans.shape, labels.shape[1]).index_put_(node_spans, weighted, accumulate=True)
         span_labels /= total.clamp(min=_MIN_WEIGHT).unsqueeze(-1)  # [G, U, U, C]; 0 without scored nodes
@@ -215,13 +217,13 @@ class ChartReader:
         classes = span_labels[included]                                              # [spans, C]
         sides = [self.classes.restricted(classes, side) for side in (self.classes.left, self.classes.right)]
         restricted = classes.new_zeros(*spans.shape, 2 * self.classes.relations)
-        restricted[included] = torch.cat(sides, 1)                  # [spans, 2 R]: left, right nuclei
-        change = labels - span_labels[node_spans]  # corrects the nodes that have their own classes, [N, C]
+        restricted[included] = torch.cat(sides, 1)  # P(relation, left part is a nucleus), then right, [spans, 2 R]
+        change = labels - span_labels[node_spans]  # correction for nodes that were scored one by one, [N, C]
         return MemberChart(ldd.span_masses(potentials, marginals, restricted), nodes, labels, change)
 
     def _labels(self, scorer, state: Tensor, layout: Layout, units: Units, nodes: SplitPosterior) -> Tensor:
-        """Return P(class | node) by one scorer, [N, C], for nodes in units; `state` is its EDU context, [B, E, H]."""
-        chart, first, split, last = nodes[:4]  # without the probability
+        """Return P(class | node) by one scorer, [N, C], for nodes in units; `state`: its states of EDUs, [B, E, H]."""
+        chart, first, split, last = nodes[:4]  # all but the probability
         in_edus = units.document[chart], units.start[chart, first], units.end[chart, split], units.end[chart, last]
         batch_size = _NODES.get(state.device.type, 65_536)  # on a CPU, a batch fits into caches
         logits = scorer.class_logits_of_chart(state, layout, in_edus, batch_size)
@@ -240,8 +242,8 @@ class ChartReader:
 
 
 def _select_chart(member: MemberChart, chart: int, size: int) -> MemberChart:
-    """Return the chart with index `chart` and U = `size` units, without padding, from a batch of charts of a scorer."""
-    in_chart = (member.nodes.document == chart).nonzero().squeeze(1)                 # indices of its nodes
+    """Return the chart with index `chart`, which has `size` units, without padding, from a scorer's batch of charts."""
+    in_chart = (member.nodes.document == chart).nonzero().squeeze(1)                 # indices of nodes
     nodes = SplitPosterior(*(column[in_chart] for column in member.nodes))
     return MemberChart(member.spans[chart, :size, :size], nodes, member.labels[in_chart], member.change[in_chart])
 
@@ -261,28 +263,28 @@ def document_tree(charts: list[ParsedChart], classes: LabelClasses) -> Tensor:
 
 
 class DocumentLDD(NamedTuple):
-    """The labelled discourse distribution of a document."""
+    """The labelled discourse distribution of a document: p(EDU a is the nucleus of EDU b under a relation)."""
 
-    band: Tensor  # p of the pairs at most b EDUs apart, [E, 2b + 1, R], column b + (other EDU - EDU)
-    gamma: Tensor  # (1 / E) sum over all EDUs and relations of p, within the band and beyond, [E]
+    band: Tensor  # p of all pairs at most h EDUs apart, [E, 2h + 1, R], at row a and column h + b - a
+    gamma: Tensor  # importance of each EDU a: mean over all b, beyond the band too, of p summed over relations, [E]
 
 
 def document_ldd(charts: list[ParsedChart], classes: LabelClasses, half_width: int, rows: str) -> DocumentLDD:
     """Return the labelled discourse distribution (LDD) in double precision, for EDUs at most `half_width` apart.
 
     The LDD of a mixture is the mean over its members. It cannot be computed from the nodes of all members together,
-    because with `rows: nucleus` the nuclearity of a leaf depends on its ancestors, which are of the same member. With
-    `nucleus`, nodes up to `min_prob` are left out, see `ChartReader`; `rows`: see the module `ldd`.
+    because with `rows: nucleus` (only nuclei of their own parents carry probability) the nuclearity of a leaf depends
+    on its ancestors in the trees of the same member. `charts` are those of the document, the one over chunks last.
     """
     charts_by_member = zip(*(chart.members for chart in charts))  # all charts of the first scorer, of the second, ..
-    ldds = [_member_ldd(list(of_member), classes, half_width, rows) for of_member in charts_by_member]
+    ldds = [_member_ldd(list(member_charts), classes, half_width, rows) for member_charts in charts_by_member]
     return DocumentLDD(sum(band for band, _ in ldds) / len(ldds), sum(gamma for _, gamma in ldds) / len(ldds))
 
 
 def _member_ldd(charts: list[MemberChart], classes: LabelClasses, half_width: int, rows: str) -> DocumentLDD:
     """Return the LDD of one scorer; `charts` are one chart, or the charts of several chunks and the chart over them."""
     chunks, upper = (charts[:-1], charts[-1]) if len(charts) > 1 else (charts, None)
-    if rows == "side":  # p within each chunk, [E_c, E_c, R]
+    if rows == "side":  # p(EDU a is the nucleus of b under a relation) within each chunk of E_c EDUs, [E_c, E_c, R]
         blocks = [ldd.side_distribution(chart.spans, chart.nodes, chart.change, classes) for chart in chunks]
     else:
         blocks = [ldd.nucleus_distribution(c.nodes, c.labels, classes, len(c.spans)) for c in chunks]
@@ -292,11 +294,11 @@ def _member_ldd(charts: list[MemberChart], classes: LabelClasses, half_width: in
     else:  # p between chunks, [chunks, chunks, R]; `chunked_band` multiplies it by `leaf_probs`
         top = ldd.side_distribution(upper.spans, upper.nodes, upper.change, classes)
     if upper is not None and rows == "nucleus":
-        # the parent of an EDU is a node of its chunk, or of `upper` if the EDU is a chunk by itself: `top_of_one_edu`
+        # an EDU's parent is a node of its chunk, or of `upper` if the EDU is a chunk by itself: then `top_of_one_edu`
         is_one_edu = torch.tensor([len(chart.spans) == 1 for chart in chunks], device=top.device)
         top_of_one_edu = ldd.nucleus_distribution(upper.nodes, upper.labels, classes, len(chunks))
         top = torch.where(is_one_edu.view(-1, 1, 1), top_of_one_edu, top)
-        # of the chunk's root, the span from its first EDU (0) to its last (-1)
+        # [0, -1]: given the root of the chunk, which spans its first EDU (0) to its last (-1)
         leaf_probs = [ldd.nucleus_leaves(c.nodes, c.labels, classes, len(c.spans))[0, -1] for c in chunks]
     band = ldd.chunked_band(blocks, top, leaf_probs, half_width)
     return DocumentLDD(band, ldd.chunked_gamma(blocks, top, leaf_probs))

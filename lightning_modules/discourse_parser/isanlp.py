@@ -22,15 +22,15 @@ _MODELS = {
 
 
 class IsaNLPParser(LightningModule):
-    """Greedy parser of the package `isanlp_rst`.
+    """Greedy RST parser of the package `isanlp_rst`.
 
-    It predicts one tree per document, from which the labelled discourse distribution (LDD) is computed, with the
-    probability of a node's label if the package gives one (most of its models give 1). The package downloads its
+    It predicts one tree per document. The labelled discourse distribution (LDD) is computed from the tree, and from
+    the probabilities of its nodes' labels if the package has them (most of its models give 1). The package downloads its
     weights (Hugging Face hub; research use, see their licences) when the first document is parsed.
 
     Args:
         rows: which EDUs carry probability in the LDD, `side` or `nucleus`.
-        band: half-width of the LDD band.
+        band: half-width of the band of the LDD: maximum distance, in EDUs, of the pairs that are stored.
         model: `gumrrg` for English and Russian, or `unirst` for Basque, Chinese, Czech, Dutch, English, French, German,
             Persian, Portuguese, Russian and Spanish.
 
@@ -41,7 +41,7 @@ class IsaNLPParser(LightningModule):
     def __init__(self, rows: Rows = "side", band: int = 128, model: Literal["gumrrg", "unirst"] = "gumrrg") -> None:
         super().__init__()
         try:
-            self._package = import_module("isanlp_rst.parser")  # now, not at the first document
+            self._package = import_module("isanlp_rst.parser")  # now, so that an error comes before the first document
         except ImportError as error:
             install = "pip install git+https://github.com/iinemo/isanlp.git isanlp_rst"
             raise UserError(f"--parser isanlp_rst: {error}; install it ({install}), or use another parser") from None
@@ -66,14 +66,14 @@ class IsaNLPParser(LightningModule):
         return [self.parse(request) for request in batch]
 
     def parse(self, request: ParseRequest) -> DiscourseParse:
-        """Parse one document; a `UserError` if the package changes its EDUs, or makes EDUs that are not in the text."""
+        """Parse one document; a `UserError` if the package changes the given EDUs, or makes EDUs that are not in the text."""
         if self._parser is None:  # weights are downloaded and loaded with the first document
             device = (self.device.index or 0) if self.device.type == "cuda" else -1  # -1 is the CPU
             self._parser = self._package.Parser(
                 hf_model_name="tchewik/isanlp_rst_v3", cuda_device=device, **_MODELS[self.model]
             )
         if request.edus is None:
-            root = self._parser(request.text)["rst"][0]  # the tree of the only text
+            root = self._parser(request.text)["rst"][0]  # root unit of the tree of the only text
         else:
             root = self._parser.from_edus([request.text[start:end] for start, end in request.edus])["rst"][0]
         leaves, nodes = _flatten(root)
@@ -81,24 +81,24 @@ class IsaNLPParser(LightningModule):
         if len(edus) != len(leaves):
             raise UserError(f"document {request.id!r}: isanlp_rst made {len(leaves)} EDUs of the {len(edus)} given")
         nodes_of_tree = []  # start, split, end, indices of nuclearity and relation
-        for start, split, end, unit in nodes:
+        for start, split, end, unit in nodes:  # split: last EDU of the left child
             relation = self.relations.index(self.inventory.class_of(unit.relation))
             nodes_of_tree.append((start, split, end, NUCLEARITIES.index(unit.nuclearity), relation))
         tree = torch.tensor(nodes_of_tree, dtype=torch.int32).reshape(-1, 5)  # [0, 5] for one EDU
         # some models of the package have no probabilities
-        probability = torch.tensor([float(getattr(unit, "proba", 1.0)) for *_, unit in nodes]).clamp(0, 1)
+        probability = torch.tensor([float(getattr(unit, "proba", 1.0)) for *_, unit in nodes]).clamp(0, 1)  # [E - 1]
         ldd = tree_ldd(tree, len(edus), len(self.relations), self.rows, self.band, probability)
         gamma = tree_gamma(tree, len(edus), self.rows, probability)
         return DiscourseParse.of(request, list(edus), self.relations, tree, ldd, self.rows, gamma)
 
 
 def _flatten(root: Any) -> tuple[list[Any], list[tuple[int, int, int, Any]]]:
-    """Return the leaves of a tree, and (first leaf, last leaf of left child, last leaf, unit) of inner units."""
-    leaves: list[Any] = []  # units, that is, nodes of the package's tree
+    """Return leaves of the package's tree, and (first leaf, last leaf of left child, last leaf, unit) of inner units."""
+    leaves: list[Any] = []  # the package's objects for nodes of a tree, here called units
     nodes: list[tuple[int, int, int, Any]] = []
     starts: dict[int, int] = {}  # index of the first leaf of each unit, by `id(unit)`
     splits: dict[int, int] = {}  # index of the last leaf of the left child
-    pending = [(root, "enter")]  # a stack, as a deep tree would exceed the limit of recursion
+    pending = [(root, "enter")]  # a stack, since recursion over a deep tree would exceed its limit
     while pending:
         unit, step = pending.pop()
         if unit.left is None:
@@ -115,10 +115,13 @@ def _flatten(root: Any) -> tuple[list[Any], list[tuple[int, int, int, Any]]]:
 
 
 def locate_edus(texts: list[str], request: ParseRequest) -> list[tuple[int, int]]:
-    """Return (start, end) of EDUs in the request by their `texts`, up to white space; a `UserError` if they differ."""
+    """Return (start, end) in the request's text of EDUs, found by their `texts` regardless of white space.
+
+    Raises a `UserError` if the EDUs are not, in order, the whole text.
+    """
     positions = [position for position, char in enumerate(request.text) if not char.isspace()]
     edus = []
-    index = 0  # of the next character of the request that is not white space
+    index = 0  # index in `positions` of the first character of the next EDU
     for text in texts:
         chars = "".join(text.split())
         expected = "".join(request.text[position] for position in positions[index : index + len(chars)])

@@ -35,49 +35,50 @@ class LabelClasses(NamedTuple):
 
     @classmethod
     def of(cls, nuclearities: list[str], relations: list[int], count: int) -> "LabelClasses":
-        """Build from the nuclearity ("NS", "SN" or "NN") and the relation index (below `count`) of each class."""
+        """Build from the nuclearity ("NS", "SN" or "NN") and the relation index (below R = `count`) of each class."""
         left, right = (
             torch.tensor([nuclearity[side] == "N" for nuclearity in nuclearities], dtype=torch.bool) for side in (0, 1)
         )
         return cls(torch.tensor(relations, dtype=torch.int64), left, right, count)
 
     def agreement(self) -> Tensor:
-        """Return how many of nuclearity, relation and class two classes have in common, 0 to 3, [C, C]."""
+        """Return how many of nuclearity, relation and class itself two classes have in common, 0 to 3, [C, C]."""
         nuclearity, class_index = 2 * self.left + self.right, torch.arange(len(self.relation))
         properties = self.relation, nuclearity, class_index
         return sum((values.unsqueeze(0) == values.unsqueeze(1)).float() for values in properties)
 
     def restricted(self, labels: Tensor, side: Tensor) -> Tensor:
-        """Sum class probabilities by relation, over classes with a nucleus on a `side` of [C]: [N, C] -> [N, R]."""
-        counts_for = torch.zeros(len(self.relation), self.relations, dtype=labels.dtype, device=labels.device)
-        counts_for[torch.arange(len(side)), self.relation] = side.to(counts_for)        # [C, R]
-        return labels @ counts_for
+        """Sum class probabilities by relation, only over classes where `side` (`left` or `right`): [N, C] -> [N, R]."""
+        is_counted = torch.zeros(len(self.relation), self.relations, dtype=labels.dtype, device=labels.device)
+        is_counted[torch.arange(len(side)), self.relation] = side.to(is_counted)        # class by relation, [C, R]
+        return labels @ is_counted
 
 
 def nucleus_distribution(nodes: SplitPosterior, labels: Tensor, classes: LabelClasses, size: int) -> Tensor:
     """Return p(a, b, l) = P(EDU a is the nucleus of b under relation l) with `rows: nucleus`: double [E, E, R].
 
-    N `nodes` are over E = `size` EDUs; `labels` are P(class | node), [N, C]. In a single tree, all nodes have P = 1.
+    An EDU a then counts only if it is a nucleus of its own parent. N `nodes` are over E = `size` EDUs; `labels` are
+    P(class | node), [N, C]. In a single tree, all nodes have P = 1.
     """
     nodes = nodes._replace(probability=nodes.probability.double())
     labels = labels.double()
-    # P(node, relation, that part is a nucleus), [N, R] each
+    # P(node with a relation whose left part is a nucleus), then the same for the right part, [N, R] each
     left_mass = classes.restricted(labels, classes.left) * nodes.probability.unsqueeze(1)
     right_mass = classes.restricted(labels, classes.right) * nodes.probability.unsqueeze(1)
-    leaf_probs = nucleus_leaves(nodes, labels, classes, size)                        # [E, E, E]
-    before = _nucleus_triangle(nodes, left_mass, leaf_probs, "left", size)
-    after = _nucleus_triangle(nodes, right_mass, leaf_probs, "right", size)
-    return _join_triangles(before, after)  # p(a, b, l) for a < b, and for a > b
+    leaf_probs = nucleus_leaves(nodes, labels, classes, size)  # P(a is a nucleus of its parent | i..j), [E, E, E]
+    before = _nucleus_triangle(nodes, left_mass, leaf_probs, "left", size)           # p(a, b, l) for a < b
+    after = _nucleus_triangle(nodes, right_mass, leaf_probs, "right", size)          # p(a, b, l) for a > b
+    return _join_triangles(before, after)
 
 
 def _join_triangles(before: Tensor, after: Tensor) -> Tensor:
-    """Combine p(a, b, l) for a < b with p(a, b, l) for a > b, both [E, E, R] at [a, b], 0 on the diagonal."""
+    """Combine p(a, b, l) for a < b with p(a, b, l) for a > b, [E, E, R] each, indexed by a and b; 0 for a = b."""
     upper = torch.ones(before.shape[:2], dtype=torch.bool, device=before.device).triu(1).unsqueeze(-1)
     return (before * upper + after * upper.transpose(0, 1)).clamp_(0, 1)  # sums may leave [0, 1] by rounding errors
 
 
 def _span_table(nodes: SplitPosterior, mass: Tensor, size: int) -> Tensor:
-    """Add the mass of each node, [N, R], at its span, and subtract it at the spans of both children, [E, E, R]."""
+    """Add each node's probability mass, [N, R], at its span and subtract it at both children's: a table [E, E, R]."""
     table = mass.new_zeros(size * size, mass.shape[1])
     table.index_add_(0, nodes.start * size + nodes.end, mass)  # the span itself
     table.index_add_(0, nodes.start * size + nodes.split, mass, alpha=-1)  # left child
@@ -87,7 +88,7 @@ def _span_table(nodes: SplitPosterior, mass: Tensor, size: int) -> Tensor:
 
 def _sum_over_enclosing(spans: Tensor) -> Tensor:
     """Sum over the spans i..j that contain both a and b, in either order: [E (i), E (j), R] -> [E (a), E (b), R]."""
-    enclosing = spans.cumsum(0).flip(1).cumsum(1).flip(1)  # at [a, b] with a < b, the sum over i <= a and j >= b
+    enclosing = spans.cumsum(0).flip(1).cumsum(1).flip(1)  # the sum over i <= a and j >= b, at [a, b] with a < b
     is_upper = torch.ones(enclosing.shape[:2], dtype=enclosing.dtype, device=enclosing.device).triu(1)
     upper = enclosing * is_upper.unsqueeze(-1)
     return upper + upper.transpose(0, 1)
@@ -96,18 +97,19 @@ def _sum_over_enclosing(spans: Tensor) -> Tensor:
 def span_masses(potentials: Potentials, marginals: list[WidthMarginals], labels: Tensor) -> Tensor:
     """Return P(span is a node, label) minus P(span is a child of a node, label of that node), [B, E, E, L].
 
-    Summed over all spans that contain two EDUs, it leaves only their lowest common ancestor, see the module. All nodes
-    count, however improbable, as their L `labels` depend on the span alone: P(label | span), [B, E, E, L].
+    Summed over all spans that contain two EDUs, only nodes that are the lowest common ancestor of both remain. All
+    nodes count, however improbable, as the probabilities of the L `labels` depend only on the span, [B, E, E, L].
     """
     size, position = labels.shape[1], torch.arange(labels.shape[1], device=labels.device)
     masses = span_marginals(potentials, marginals).unsqueeze(-1) * labels
     children = Chart.zeros(masses)
-    for width, nodes, splits in marginals:  # [B, starts], [B, starts, width]
+    for width, nodes, splits in marginals:  # P(node) [B, starts], P(node and split) [B, starts, width]
         starts = nodes.shape[1]
         node_labels = labels[:, position[:starts], position[:starts] + width]        # [B, starts, L]
         for child in children.splits(width, starts):  # left, then right children, views of the chart
             child.addcmul_(splits.unsqueeze(-1), node_labels.unsqueeze(2))           # [B, starts, width, L]
-    i, j = torch.ones(size, size, device=labels.device).triu().nonzero(as_tuple=True)  # spans i..j, as in `Chart`
+    i, j = torch.ones(size, size, device=labels.device).triu().nonzero(as_tuple=True)  # all spans i..j, i <= j
+    # a `Chart` has the span i..j at [i, j - i] of `left`, and at [j, E - 1 - (j - i)] of `right`
     masses[:, i, j] -= children.left[:, i, j - i] + children.right[:, j, size - 1 - (j - i)]
     return masses
 
@@ -115,9 +117,9 @@ def span_masses(potentials: Potentials, marginals: list[WidthMarginals], labels:
 def side_distribution(spans: Tensor, nodes: SplitPosterior, change: Tensor, classes: LabelClasses) -> Tensor:
     """Return p(a, b, l) = P(EDU a is the nucleus of b under relation l) with `rows: side`: double [E, E, R].
 
-    All nodes are included with the class distribution of their span: `spans` are the `span_masses` of R relations with
-    a nucleus on the left, then of R relations with a nucleus on the right, [E, E, 2 R]. For the `nodes` that were
-    classified one by one, `change` is added, P(class | node) - P(class | span), [N, C].
+    Every EDU a on the nucleus side counts. All nodes are included with the class distribution of their span: `spans`
+    are the `span_masses` of R relations with a nucleus on the left, then of R relations with a nucleus on the right,
+    [E, E, 2 R]. For N `nodes` that were classified one by one, `change` adds P(class | node) - P(class | span), [N, C].
     """
     triangles = []  # p(a, b, l) for a < b, and for a > b
     for span_mass, side in zip(spans.chunk(2, -1), (classes.left, classes.right)):
@@ -129,7 +131,8 @@ def side_distribution(spans: Tensor, nodes: SplitPosterior, change: Tensor, clas
 def nucleus_leaves(nodes: SplitPosterior, labels: Tensor, classes: LabelClasses, size: int) -> Tensor:
     """Return nu(i, j, a), the probability that EDU a is a nucleus of its parent if i..j is a node, [E, E, E].
 
-    It is 1 where i = j = a, and 0 where a is outside i..j. As in `nucleus_distribution`, `labels` is P(class | node).
+    It is 1 where i = j = a, and 0 where a is outside i..j. N `nodes` are over E = `size` EDUs, with `labels`
+    P(class | node), [N, C].
     """
     nodes = nodes._replace(probability=nodes.probability.double())
     labels = labels.double()
@@ -139,34 +142,34 @@ def nucleus_leaves(nodes: SplitPosterior, labels: Tensor, classes: LabelClasses,
     span_probs = labels.new_zeros(size, size).index_put_(spans, nodes.probability, accumulate=True)
     split_probs = nodes.probability / span_probs[spans]                              # P(split | span), [N]
     for width in range(1, size):  # children before their parents, whose nu is a sum over both children
-        of_width = (nodes.end - nodes.start == width).nonzero().squeeze(1)           # [n]
+        of_width = (nodes.end - nodes.start == width).nonzero().squeeze(1)  # indices of nodes of width + 1 EDUs, [n]
         if not len(of_width):
             continue
         start, split, end = (column[of_width] for column in (nodes.start, nodes.split, nodes.end))
         total = labels.new_zeros(len(of_width), size)  # probability that an EDU is a nucleus of its parent, [n, E]
         for first, last, side in ((start, split, classes.left), (split + 1, end, classes.right)):
-            child_is_nucleus = labels[of_width] @ side.to(labels)                    # P(it is one | node), [n]
+            child_is_nucleus = labels[of_width] @ side.to(labels)                    # P(child is one | node), [n]
             leaf_child = leaves[first] * child_is_nucleus.unsqueeze(1)               # if the child is one EDU, [n, E]
             total += torch.where((first == last).unsqueeze(1), leaf_child, nu[first, last])  # else nu of the child
-        nu.view(-1, size).index_add_(0, start * size + end, total * split_probs[of_width].unsqueeze(1))  # over k
+        nu.view(-1, size).index_add_(0, start * size + end, total * split_probs[of_width].unsqueeze(1))  # sums splits
     return nu + leaves.unsqueeze(1) * leaves.unsqueeze(2)  # nu(a, a, a) = 1
 
 
 def _nucleus_triangle(nodes: SplitPosterior, mass: Tensor, nu: Tensor, side: str, size: int) -> Tensor:
-    """Sum mu(i, k, j, l) nu(part with a, a) over nodes whose other part contains b: [N, R] -> [E (a), E (b), R].
+    """Sum mu(i, k, j, l) nu(nucleus, a) over nodes with a in the nucleus and b in the other part: [E (a), E (b), R].
 
-    `mass` is mu = P(node i..j, split after k, relation l), [N, R], of nodes whose part on a `side` ("left" or "right")
-    is a nucleus; `nu` is the result of `nucleus_leaves`, [E, E, E].
+    The nucleus is the part on a `side`, "left" or "right", and `mass` is mu = P(node i..j, split after k, relation l,
+    this part is a nucleus), [N, R]; `nu` is P(a is a nucleus of its parent | span), see `nucleus_leaves`, [E, E, E].
     """
     parts = (nodes.start, nodes.split), (nodes.split + 1, nodes.end)                 # first and last EDUs, [N] each
     nucleus, other = parts if side == "left" else parts[::-1]
     relations = mass.shape[1]                                                        # R
     # a node adds the same weight for all b of its other part: it is added at the first b and subtracted after the last
-    steps = mass.new_zeros(size + 1, size * relations)                               # [E (b) + 1, E (a) R]
+    steps = mass.new_zeros(size + 1, size * relations)  # differences over b, [E (b) + 1, E (a) R]
     nodes_at_once = max(1, _MAX_ENTRIES // (size * relations))  # bounds memory
     for begin in range(0, len(mass), nodes_at_once):
         chunk = slice(begin, begin + nodes_at_once)
-        leaf_probs = nu[nucleus[0][chunk], nucleus[1][chunk]]                        # [n, E]
+        leaf_probs = nu[nucleus[0][chunk], nucleus[1][chunk]]                        # [n, E (a)]
         weight = (leaf_probs.unsqueeze(2) * mass[chunk].unsqueeze(1)).flatten(1)     # [n, E R]
         steps.index_add_(0, other[0][chunk], weight)
         steps.index_add_(0, other[1][chunk] + 1, weight, alpha=-1)
@@ -186,27 +189,28 @@ def extract_band(dense: Tensor, half_width: int) -> Tensor:
 
 
 def chunked_gamma(blocks: list[Tensor], top: Tensor, nucleus: list[Tensor] | None) -> Tensor:
-    """Return the importance of EDUs, gamma(a) = (1 / E) sum over b and l of p(a, b, l), [E]; see `chunked_band`."""
+    """Return the importance of EDUs, gamma(a) = (1 / E) sum over b and l of p(a, b, l), [E]; as `chunked_band`."""
     sizes = top.new_tensor([len(block) for block in blocks])                         # EDUs of each chunk, [chunks]
-    to_other_chunks = top.sum(-1) @ sizes  # sum of p(a, b, l) over b in other chunks, for a in each chunk, [chunks]
+    to_other_chunks = top.sum(-1) @ sizes  # for a in each chunk, sum of p(a, b, l) over b in other chunks, [chunks]
     sums = []
     for number, block in enumerate(blocks):
-        leaf_probs = 1 if nucleus is None else nucleus[number]  # as in `chunked_band`, [E_c]
+        leaf_probs = 1 if nucleus is None else nucleus[number]  # P(EDU is a nucleus of its parent), [E_c]
         sums.append(block.sum((1, 2)) + to_other_chunks[number] * leaf_probs)
     return torch.cat(sums) / sizes.sum()
 
 
 def chunked_band(blocks: list[Tensor], top: Tensor, nucleus: list[Tensor] | None, half_width: int) -> Tensor:
-    """Return the `extract_band` of p(a, b, l) = P(a is the nucleus of b under l), for chunks, [E, 2 half_width + 1, R].
+    """Return p(a, b, l) = P(a is the nucleus of b under l) as of `extract_band`, for chunks, [E, 2 half_width + 1, R].
 
     Pairs within a chunk have the p of that chunk. The lowest common ancestor of two EDUs of different chunks is a node
-    over chunks, so their p is that of the two chunks, times P(a is a nucleus leaf | a's chunk) with `rows: nucleus`.
+    over chunks, so their p is that of the two chunks. If only nuclei of their own parent carry probability (`rows:
+    nucleus`), it is multiplied by P(a is one).
 
     Args:
-        blocks: p within every chunk, of E_c EDUs, for R relations, [E_c, E_c, R].
+        blocks: p within each chunk, of E_c EDUs, for R relations, [E_c, E_c, R].
         top: p over the chunks, [chunks, chunks, R].
         nucleus: for each chunk, the probability that an EDU is a nucleus of its parent, [E_c]; None with `rows: side`.
-        half_width: number of EDUs to each side.
+        half_width: maximum distance of a and b.
     """
     sizes = torch.tensor([len(block) for block in blocks])
     chunk = torch.repeat_interleave(torch.arange(len(blocks)), sizes).to(top.device)  # chunk of each EDU, [E]

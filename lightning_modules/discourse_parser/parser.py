@@ -43,16 +43,18 @@ class DiscourseParser(EncoderModule):
 
     The vector of an EDU is the first, last and mean token vector of an encoder, fed through a bidirectional LSTM with
     features of sentence and paragraph boundaries. A scorer assigns a score to every span and a distribution over
-    nuclearity and relation to every node; a chart turns the scores into a distribution over all binary trees. The loss
+    classes (nuclearity and relation) to every node; a chart turns the scores into a distribution over all binary trees.
+    The loss is the exact negative log-likelihood of a labelled tree,
 
-        -log P(tree) - sum over its nodes of log P(class | node)
+        -log P(tree) - sum over its nodes of log P(class | node).
 
-    is the exactly normalized negative log-likelihood of a labelled tree. Several scorers (`members`) form a mixture:
+    Several scorers (`members`) form a mixture:
     their distributions are averaged, which is exact for both values of `rows`. The predicted tree has the highest
     expected number of correct spans and labels (minimum Bayes risk), or is the most probable one.
 
     A text of more than `cap` EDUs is split into chunks at paragraphs or sentences; each has a chart, and a chart over
-    the chunks joins them. EDU vectors still have the whole text as context. Shapes: B texts of E EDUs and T tokens.
+    the chunks joins them. EDU vectors still have the whole text as context. Shapes: B texts of E EDUs and T tokens; N
+    nodes; C classes.
 
     Args:
         encoder: encoder, see `TokenEncoderOptions`.
@@ -67,7 +69,7 @@ class DiscourseParser(EncoderModule):
             `python -m experiments.studies.parser_training.class_temperature` fits it on held-out documents.
         decoding: `mbr`, `mbr_spans` or `cky`; see `ChartReader`.
         rows: which EDUs carry probability in the LDD, `side` or `nucleus` (see `ldd`).
-        band: half-width of the LDD: number of EDUs to each side that are kept.
+        band: half-width of the LDD: maximum distance, in EDUs, of the pairs that are kept.
         min_prob: probability above which a node's own classes are scored for the LDD, at most 1e-6 with `nucleus`;
             see `ChartReader`.
         encoder_precision: data type of a pretrained encoder's matrix products when a text is parsed. `auto` is
@@ -126,10 +128,10 @@ class DiscourseParser(EncoderModule):
         self.scorers = nn.ModuleList(DiscourseScorer(vector_size, hidden_size, **options) for _ in range(members))
         self.reader = ChartReader(self.scorers, classes, decoding, class_temperature)
         self.segmenter: EduSegmenter | None = None  # `load_default` loads one when it is first needed
-        self._fingerprint: str | None = None  # cached `fingerprint`, because its digest reads all weights
+        self._fingerprint: str | None = None  # cached, because computing `fingerprint` reads all weights
 
     def vectors(self, batch: ParserBatch, texts: Sequence[Tensor] | None = None) -> Tensor:
-        """Return the EDU vectors of texts, padded, [B, E, 3 H]; `texts` are token vectors [T, H], None to encode."""
+        """Return padded EDU vectors, [B, E, 3 H]; `texts` are token vectors of each text, [T, H], None to encode it."""
         if texts is None:
             texts = self.encoder(batch.tokens.split(batch.token_counts))             # [T, H] each
         token_edus = batch.token_edus.split(batch.token_counts)                      # [T] each
@@ -137,9 +139,9 @@ class DiscourseParser(EncoderModule):
         return pad_sequence(pooled, batch_first=True)
 
     def _training_vectors(self, batch: ParserBatch) -> Tensor:
-        """Return the EDU vectors of `vectors`, [B, E, 3 H], which are cached by text if the encoder is frozen."""
+        """Return the padded EDU vectors of a batch, [B, E, 3 H], cached for each text if the encoder is frozen."""
         if not self.has_fixed_encoder:
-            return self.vectors(batch)                                               # [B, E, 3 H]
+            return self.vectors(batch)
 
         def compute() -> list[Tensor]:
             # without padding, since the cache holds the vectors of single texts
@@ -148,16 +150,16 @@ class DiscourseParser(EncoderModule):
         return pad_sequence(self.cached_vectors(batch.digests, compute), batch_first=True)
 
     def loss_terms(self, batch: ParserBatch) -> dict[str, Tensor]:
-        """Return -log P(tree) and -log P(classes), means over nodes of a text, then over texts, summed over members."""
-        vectors = self._training_vectors(batch)                                      # [B, E, D]
+        """Return -log P(tree) and -log P(classes), means over nodes of a text, then over texts, summed over scorers."""
+        vectors = self._training_vectors(batch)                                      # [B, E, 3 H]
         layout = layout_of(batch)
         document, start, split, end, gold_class = batch.nodes.unbind(1)              # [N] each
         # weight of each node of a text of E EDUs, which has E - 1 nodes; a text of one EDU has none, [B]
         weight = 1 / (layout.sizes - 1).clamp(min=1) / len(batch.ids)
         terms = dict.fromkeys(("tree", "classes"), vectors.new_zeros(()))
         for scorer in self.scorers:
-            states = scorer.context(vectors, layout)                                 # [B, E, H]
-            potentials = scorer.potentials(states, layout, Units.edus(layout))
+            states = scorer.context(vectors, layout)  # EDU vectors in context, [B, E, hidden_size]
+            potentials = scorer.potentials(states, layout, Units.edus(layout))  # scores of spans and splits
             # -log P(tree) = log Z - sum of the scores of the nodes of the gold tree
             gold_scores = node_scores(potentials, document, start, split, end) * weight[document]
             log_z = log_partition(potentials, layout.sizes) * weight                 # [B]
@@ -169,10 +171,10 @@ class DiscourseParser(EncoderModule):
 
     @torch.no_grad()
     def charts(self, batch: ParserBatch, vectors: Tensor, with_nodes: bool = True) -> list[list[ParsedChart]]:
-        """Return the charts of each text from EDU vectors [B, E, D]: one, or one per chunk and one over the chunks."""
+        """Return the charts of each text from EDU vectors [B, E, 3 H]: one, or one per chunk and one over the chunks."""
         edus = zip(batch.sentence.cpu(), batch.paragraph.cpu(), batch.sizes.tolist())  # arguments of `chunk_bounds`
         chunks = [discourse_charts.chunk_bounds(*edus_of_text, self.cap) for edus_of_text in edus]
-        # nodes below `min_prob` are approximated with `side`, but left out with `nucleus`: it needs a lower threshold
+        # `rows: side` approximates nodes below `min_prob`; `nucleus` leaves them out, so it needs a lower threshold
         min_prob = self.min_prob if self.rows == "side" else min(self.min_prob, _NUCLEUS_MIN_PROB)
         return self.reader.compute_charts(vectors, layout_of(batch), chunks, with_nodes, min_prob)
 
@@ -183,39 +185,40 @@ class DiscourseParser(EncoderModule):
             raise ValueError(f"document {empty[0]!r} is empty; leave empty documents out")
         if self.is_english:
             warn_if_not_english(ENGLISH_PARSER, (request.text for request in batch))
-        edus, token_vectors = self._segment(batch)  # offsets; vectors only if the segmenter has the same encoder
+        edus, token_vectors = self._segment(batch)  # no vectors (None) unless the segmenter has the same encoder
         features = [parser_features(text, spans, self.subwords, name=text.id) for text, spans in zip(batch, edus)]
         tensors = ParserBatch.of(features).to(self.device)
         if token_vectors is None:
-            token_vectors = self._encode(self.encoder, tensors.tokens.split(tensors.token_counts))  # text by text
+            token_vectors = self._encode(self.encoder, tensors.tokens.split(tensors.token_counts))  # [T, H] each
         parses = []
         for request, spans, charts in zip(batch, edus, self.charts(tensors, self.vectors(tensors, token_vectors))):
             tree = discourse_charts.document_tree(charts, self.reader.classes)  # nodes in EDUs, [E - 1, 5]
             half_width = min(self.band, len(spans) - 1)  # no two EDUs are farther apart
-            ldd, gamma = document_ldd(charts, self.reader.classes, half_width, self.rows)  # see `DocumentLDD`
+            # band of the LDD, [E, 2 half_width + 1, R], and importance of EDUs, [E]
+            ldd, gamma = document_ldd(charts, self.reader.classes, half_width, self.rows)
             parses.append(DiscourseParse.of(request, spans, self.relations, tree, ldd, self.rows, gamma))
         return parses
 
     def parse(self, request: ParseRequest) -> DiscourseParse:
-        """Parse one text in eval mode, and restore the mode."""
+        """Parse one text in eval mode, and then restore the mode."""
         with evaluating(self):
             return self.predict_step([request])[0]
 
     def _encode(self, encoder: nn.Module, texts: Sequence[Tensor]) -> list[Tensor]:
-        """Return the token vectors of texts, float32 [T, H] each; matrix products have the `encoder_precision`."""
+        """Return the vectors of the tokens of texts, float32 [T, H] each, by an encoder run in `encoder_precision`."""
         precision = self.encoder_precision
         if precision == "auto":
             precision = "bfloat16" if multiplies_bfloat16(self.device.type) else "float32"
         is_half = precision == "bfloat16" and isinstance(encoder, TextEncoder)  # pretrained; `small` stays float32
-        # `cached` adds low-rank changes (LoRA) to the weights once, not for each batch of windows
+        # `cached`: low-rank changes (LoRA) are added to the weights once, not for each batch of windows of texts
         with torch.autocast(self.device.type, torch.bfloat16, enabled=is_half), parametrize.cached():
             return [vectors.float() for vectors in encoder(texts)]
 
     def _segment(self, batch: Sequence[ParseRequest]) -> tuple[list[list[tuple[int, int]]], list[Tensor] | None]:
-        """Return the EDUs of each text, (start, end) in characters, and the token vectors of all, [T, H] each, or None.
+        """Return the EDUs of each text, (start, end) in characters, and its token vectors for the parser, [T, H], or None.
 
         The segmenter, loaded on first use, makes the EDUs of requests without EDUs. If its encoder equals the parser's,
-        each text is encoded once for both, so that there are token vectors for the parser.
+        each text is encoded only once, for both; otherwise the parser has to encode the texts itself (None).
         """
         without_edus = [number for number, request in enumerate(batch) if request.edus is None]
         edus = [list(request.edus or ()) for request in batch]
@@ -223,9 +226,9 @@ class DiscourseParser(EncoderModule):
             return edus, None
         if self.segmenter is None:
             self.segmenter = load_default(self.settings["encoder"]).to(self.device)
-        parser_vectors = segmenter_vectors = None  # None: parser or segmenter runs its encoder itself
+        parser_vectors = segmenter_vectors = None  # None: the parser or the segmenter runs its encoder itself
         if self.subwords is not None and self.segmenter.subwords is not None:  # both encoders are pretrained
-            columns = self.segmenter.columns_of(self)  # those of the parser's layers; None if the encoders differ
+            columns = self.segmenter.columns_of(self)  # columns with the parser's layers; None if the encoders differ
             to_encode = [batch[number] for number in without_edus] if columns is None else batch
             ids = [torch.tensor(self.segmenter.subwords(request.text).ids, dtype=torch.long) for request in to_encode]
             segmenter_vectors = self._encode(self.segmenter.encoder, [text.to(self.device) for text in ids])
@@ -239,13 +242,13 @@ class DiscourseParser(EncoderModule):
 
     @property
     def fingerprint(self) -> str:
-        """Digest of the weights of parser and segmenter and of settings, for cache keys, which add `rows` and `band`.
+        """Digest of the weights and settings of parser and segmenter, for keys of caches, which add `rows` and `band`.
 
         `encoder_precision: auto` counts as one setting: devices with and without bfloat16 share cached parses.
         """
         if self._fingerprint is None:
             segmenter = self.segmenter or load_default(self.settings["encoder"])
-            weights = self.state_to_keep()  # all but frozen ones of a pretrained encoder
+            weights = self.state_to_keep()  # all but frozen ones
             if is_local(self.settings["encoder"]):  # the content of a folder may change; a name stands for its weights
                 weights |= {f"encoder.{name}": value for name, value in self.encoder.state_dict().items()}
             options = self.cap, self.reader.decoding, self.min_prob, self.encoder_precision
@@ -256,10 +259,10 @@ class DiscourseParser(EncoderModule):
         """Update the Parseval metric of a stage (`val` or `test`) with the best trees over the gold EDUs of a batch."""
         charts = self.charts(batch, self._training_vectors(batch), with_nodes=False)  # best trees only
         for number in range(batch.batch_size):
-            gold_nodes = batch.nodes[batch.nodes[:, 0] == number, 1:].tolist()  # document; start, split, end, class
+            gold_nodes = batch.nodes[batch.nodes[:, 0] == number, 1:].tolist()  # [start, split, end, class] each
             gold = [(*edus, *self.classes[label]) for *edus, label in gold_nodes]
             nodes = discourse_charts.document_tree(charts[number], self.reader.classes).tolist()
-            predicted = [(*edus, NUCLEARITIES[nuc], self.relations[relation]) for *edus, nuc, relation in nodes]
+            predicted = [(*edus, NUCLEARITIES[kind], self.relations[relation]) for *edus, kind, relation in nodes]
             self.metrics[stage].update(predicted, gold)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -274,10 +277,10 @@ class DiscourseParser(EncoderModule):
     def from_checkpoint(cls, path: Path | str, **options: Any) -> Self:
         """Load a parser from a checkpoint of `precis fit`, in eval mode; `options` replace stored settings, see `load`.
 
-        Raises a `UserError` if it is the checkpoint of another model, or has weights that the parser does not have.
+        Raises a `UserError` if the checkpoint is of another kind of model, or its weights do not fit.
         """
         checkpoint = read_checkpoint(Path(path))
-        if "parser" not in checkpoint:  # settings, see `on_save_checkpoint`
+        if "parser" not in checkpoint:  # settings that `on_save_checkpoint` adds
             raise UserError(f"{path}: no checkpoint of a discourse parser; give one of its runs")
         try:
             model = cls.of_settings(**checkpoint["parser"] | options)
@@ -291,5 +294,5 @@ class DiscourseParser(EncoderModule):
 
 
 def layout_of(batch: ParserBatch) -> Layout:
-    """Return the layout (sentences, paragraphs, lengths) of a batch."""
+    """Return the layout of a batch: sentence, paragraph and number of tokens of each EDU, number of EDUs of each text."""
     return Layout(batch.sentence, batch.paragraph, batch.edu_tokens, batch.sizes)
