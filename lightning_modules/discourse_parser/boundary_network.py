@@ -24,8 +24,8 @@ def pool_pieces(vectors: Tensor, words: Tensor, count: int) -> Tensor:
 class SegmentationNetwork(nn.Module):
     """Bidirectional LSTM over the words of a sentence, with a linear layer for scores of the tags `OTHER` and `BEGIN`.
 
-    A word has an encoder vector of width D = `size`, which is projected to width `projection`, and `layout` layout
-    features, such as whether it begins a paragraph; `hidden_size` is the width of each direction of the LSTM.
+    A word has an encoder vector of width D = `size`, which is projected to `projection`, and `layout` layout features,
+    such as whether it begins a paragraph. Each direction of the LSTM has the width `hidden_size`.
     """
 
     def __init__(self, size: int, layout: int, projection: int = 160, hidden_size: int = 128, dropout: float = 0.3):

@@ -40,10 +40,8 @@ class Chart(NamedTuple):
         return cls(by_start, empty.index_put((document, end, size - 1 - width), right))
 
     def splits(self, width: int, starts: int) -> tuple[Tensor, Tensor]:
-        """Return the values of left and right parts of the `starts` spans of `width` + 1 EDUs, for each split.
-
-        Both are views [B, starts, width, ...]; at [b, i, n], the parts are (i, i + n) and (i + n + 1, i + width).
-        """
+        """Return the values of left and right parts of spans of `width` + 1 EDUs by split, [B, starts, width, ...]."""
+        # views; at [b, i, n], the span from i is split after i + n into the parts (i, i + n) and (i + n + 1, i + width)
         size = self.left.shape[1]                                                    # E
         return self.left[:, :starts, :width], self.right[:, width : width + starts, size - width :]
 

@@ -93,7 +93,7 @@ class EncoderModule(LightningModule):
         raise NotImplementedError
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """Log the loss terms; return their sum, weighted so that an optimizer step takes the mean over all its batches."""
+        """Log the loss terms; return their sum, weighted so that an optimizer step averages over all its batches."""
         terms = self.loss_terms(batch)
         loss = sum(terms.values())
         logged = {name: value.detach() for name, value in {**terms, "loss": loss}.items()}

@@ -24,8 +24,8 @@ _MODELS = {
 class IsaNLPParser(LightningModule):
     """Greedy RST parser of the package `isanlp_rst`.
 
-    It predicts one tree per document. The labelled discourse distribution (LDD) is computed from the tree, and from
-    the probabilities of its nodes' labels if the package has them (most of its models give 1). The package downloads its
+    It predicts one tree per document. The labelled discourse distribution (LDD) is computed from the tree, and from the
+    probabilities of its nodes' labels if the package has them (most models give 1). The package downloads its
     weights (Hugging Face hub; research use, see their licences) when the first document is parsed.
 
     Args:
@@ -66,7 +66,7 @@ class IsaNLPParser(LightningModule):
         return [self.parse(request) for request in batch]
 
     def parse(self, request: ParseRequest) -> DiscourseParse:
-        """Parse one document; a `UserError` if the package changes the given EDUs, or makes EDUs that are not in the text."""
+        """Parse one document; a `UserError` if the package changes given EDUs or makes EDUs that are not the text."""
         if self._parser is None:  # weights are downloaded and loaded with the first document
             device = (self.device.index or 0) if self.device.type == "cuda" else -1  # -1 is the CPU
             self._parser = self._package.Parser(
@@ -93,7 +93,7 @@ class IsaNLPParser(LightningModule):
 
 
 def _flatten(root: Any) -> tuple[list[Any], list[tuple[int, int, int, Any]]]:
-    """Return leaves of the package's tree, and (first leaf, last leaf of left child, last leaf, unit) of inner units."""
+    """Return a tree's leaves, and (first leaf, last leaf of the left child, last leaf, unit) of each inner unit."""
     leaves: list[Any] = []  # the package's objects for nodes of a tree, here called units
     nodes: list[tuple[int, int, int, Any]] = []
     starts: dict[int, int] = {}  # index of the first leaf of each unit, by `id(unit)`
@@ -115,10 +115,7 @@ def _flatten(root: Any) -> tuple[list[Any], list[tuple[int, int, int, Any]]]:
 
 
 def locate_edus(texts: list[str], request: ParseRequest) -> list[tuple[int, int]]:
-    """Return (start, end) in the request's text of EDUs, found by their `texts` regardless of white space.
-
-    Raises a `UserError` if the EDUs are not, in order, the whole text.
-    """
+    """Return (start, end) of the EDUs `texts`, the request's text up to white space; a `UserError` if they are not."""
     positions = [position for position, char in enumerate(request.text) if not char.isspace()]
     edus = []
     index = 0  # index in `positions` of the first character of the next EDU

@@ -131,8 +131,7 @@ def side_distribution(spans: Tensor, nodes: SplitPosterior, change: Tensor, clas
 def nucleus_leaves(nodes: SplitPosterior, labels: Tensor, classes: LabelClasses, size: int) -> Tensor:
     """Return nu(i, j, a), the probability that EDU a is a nucleus of its parent if i..j is a node, [E, E, E].
 
-    It is 1 where i = j = a, and 0 where a is outside i..j. N `nodes` are over E = `size` EDUs, with `labels`
-    P(class | node), [N, C].
+    It is 1 where i = j = a, and 0 where a is outside i..j. `nodes` are over E = `size` EDUs; `labels`: P(class | node).
     """
     nodes = nodes._replace(probability=nodes.probability.double())
     labels = labels.double()
@@ -203,8 +202,7 @@ def chunked_band(blocks: list[Tensor], top: Tensor, nucleus: list[Tensor] | None
     """Return p(a, b, l) = P(a is the nucleus of b under l) as of `extract_band`, for chunks, [E, 2 half_width + 1, R].
 
     Pairs within a chunk have the p of that chunk. The lowest common ancestor of two EDUs of different chunks is a node
-    over chunks, so their p is that of the two chunks. If only nuclei of their own parent carry probability (`rows:
-    nucleus`), it is multiplied by P(a is one).
+    over chunks, so their p is that of the chunks, times P(a is a nucleus of its parent), required by `rows: nucleus`.
 
     Args:
         blocks: p within each chunk, of E_c EDUs, for R relations, [E_c, E_c, R].

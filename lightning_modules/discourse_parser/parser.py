@@ -43,18 +43,16 @@ class DiscourseParser(EncoderModule):
 
     The vector of an EDU is the first, last and mean token vector of an encoder, fed through a bidirectional LSTM with
     features of sentence and paragraph boundaries. A scorer assigns a score to every span and a distribution over
-    classes (nuclearity and relation) to every node; a chart turns the scores into a distribution over all binary trees.
-    The loss is the exact negative log-likelihood of a labelled tree,
+    nuclearity and relation (a class) to every node; a chart turns the scores into a distribution over all binary trees.
 
-        -log P(tree) - sum over its nodes of log P(class | node).
+        loss = -log P(tree) - sum over its nodes of log P(class | node)
 
-    Several scorers (`members`) form a mixture:
+    is the exactly normalized negative log-likelihood of a labelled tree. Several scorers (`members`) form a mixture:
     their distributions are averaged, which is exact for both values of `rows`. The predicted tree has the highest
     expected number of correct spans and labels (minimum Bayes risk), or is the most probable one.
 
     A text of more than `cap` EDUs is split into chunks at paragraphs or sentences; each has a chart, and a chart over
-    the chunks joins them. EDU vectors still have the whole text as context. Shapes: B texts of E EDUs and T tokens; N
-    nodes; C classes.
+    the chunks joins them. EDU vectors have the whole text as context. B texts, E EDUs, T tokens, N nodes, C classes.
 
     Args:
         encoder: encoder, see `TokenEncoderOptions`.
@@ -171,7 +169,7 @@ class DiscourseParser(EncoderModule):
 
     @torch.no_grad()
     def charts(self, batch: ParserBatch, vectors: Tensor, with_nodes: bool = True) -> list[list[ParsedChart]]:
-        """Return the charts of each text from EDU vectors [B, E, 3 H]: one, or one per chunk and one over the chunks."""
+        """Return the charts of each text from EDU vectors [B, E, 3 H]: one, or one per chunk and one over chunks."""
         edus = zip(batch.sentence.cpu(), batch.paragraph.cpu(), batch.sizes.tolist())  # arguments of `chunk_bounds`
         chunks = [discourse_charts.chunk_bounds(*edus_of_text, self.cap) for edus_of_text in edus]
         # `rows: side` approximates nodes below `min_prob`; `nucleus` leaves them out, so it needs a lower threshold
@@ -194,8 +192,7 @@ class DiscourseParser(EncoderModule):
         for request, spans, charts in zip(batch, edus, self.charts(tensors, self.vectors(tensors, token_vectors))):
             tree = discourse_charts.document_tree(charts, self.reader.classes)  # nodes in EDUs, [E - 1, 5]
             half_width = min(self.band, len(spans) - 1)  # no two EDUs are farther apart
-            # band of the LDD, [E, 2 half_width + 1, R], and importance of EDUs, [E]
-            ldd, gamma = document_ldd(charts, self.reader.classes, half_width, self.rows)
+            ldd, gamma = document_ldd(charts, self.reader.classes, half_width, self.rows)  # gamma: importance of EDUs
             parses.append(DiscourseParse.of(request, spans, self.relations, tree, ldd, self.rows, gamma))
         return parses
 
@@ -215,7 +212,7 @@ class DiscourseParser(EncoderModule):
             return [vectors.float() for vectors in encoder(texts)]
 
     def _segment(self, batch: Sequence[ParseRequest]) -> tuple[list[list[tuple[int, int]]], list[Tensor] | None]:
-        """Return the EDUs of each text, (start, end) in characters, and its token vectors for the parser, [T, H], or None.
+        """Return the EDUs of each text, (start, end) in characters, and token vectors for the parser, [T, H], or None.
 
         The segmenter, loaded on first use, makes the EDUs of requests without EDUs. If its encoder equals the parser's,
         each text is encoded only once, for both; otherwise the parser has to encode the texts itself (None).
@@ -294,5 +291,5 @@ class DiscourseParser(EncoderModule):
 
 
 def layout_of(batch: ParserBatch) -> Layout:
-    """Return the layout of a batch: sentence, paragraph and number of tokens of each EDU, number of EDUs of each text."""
+    """Return the layout of a batch: sentence, paragraph and number of tokens of each EDU, EDUs of each text."""
     return Layout(batch.sentence, batch.paragraph, batch.edu_tokens, batch.sizes)

@@ -20,19 +20,19 @@ Label = tuple[str, str]  # nuclearity and relation
 # Increased whenever the same document would get a different parse.
 VERSION = 1
 _BREAK = re.compile(r"(?:[;:—–]|,(?=\s+(?:and|but|or|so|yet|which|who|because|although|while|if|when)\b)),?\s+")
-_MIN_WORDS = 3  # of an EDU
+_MIN_WORDS = 3  # minimum number of words of an EDU
 
 
 class RightBranchingParser(LightningModule):
-    """Baseline parser without training.
+    """Baseline RST parser without training.
 
-    Sentences are split after semicolons, colons, dashes, and commas before a conjunction or relative pronoun, if at
-    least three words are on both sides. Trees branch to the right within sentences, over the sentences of a paragraph,
-    and over paragraphs (`right_branching`); its labelled discourse distribution (LDD) is 0 or 1.
+    Sentences are split into EDUs after semicolons, colons, dashes, and commas before a conjunction or relative pronoun,
+    if at least three words are on each side. Trees branch to the right within sentences, over the sentences of a
+    paragraph, and over paragraphs; the values of the labelled discourse distribution (LDD) are therefore 0 or 1.
 
     Args:
         rows: which EDUs carry probability in the LDD, `side` or `nucleus`.
-        band: half-width of the LDD band.
+        band: half-width of the band of the LDD: maximum distance, in EDUs, of the pairs that are stored.
     """
 
     def __init__(self, rows: Rows = "side", band: int = 128) -> None:
@@ -43,7 +43,7 @@ class RightBranchingParser(LightningModule):
 
     @property
     def fingerprint(self) -> str:
-        """Digest of the version and the relations."""
+        """Digest of all that parses depend on: the version and the relations."""
         return hashlib.sha256(f"right branching {VERSION} {self.relations}".encode()).hexdigest()
 
     def predict_step(self, batch: list[ParseRequest], batch_idx: int) -> list[DiscourseParse]:
@@ -56,15 +56,15 @@ class RightBranchingParser(LightningModule):
         document = TreebankDocument(request.id, request.text, edus, list(request.sentences), list(request.paragraphs))
         tree = nodes_of(right_branching(document), self.relations) if edus else torch.empty(0, 5)  # [E - 1, 5]
         ldd = tree_ldd(tree, len(edus), len(self.relations), self.rows, self.band)  # [E, 2 band + 1, R]
-        gamma = tree_gamma(tree, len(edus), self.rows)  # importance of EDUs, not only from the band, [E]
+        gamma = tree_gamma(tree, len(edus), self.rows)  # importance of EDUs, from all pairs, [E]
         return DiscourseParse.of(request, edus, self.relations, tree, ldd, self.rows, gamma)
 
 
 def segment(request: ParseRequest) -> list[tuple[int, int]]:
-    """Split sentences after punctuation; return (start, end) of EDUs in characters, end exclusive, no blank ones."""
+    """Split sentences after punctuation: return the nonblank EDUs as (start, end) in characters, end exclusive."""
     edus = []
-    for start, end in request.sentences or ((0, len(request.text)),):  # without sentences, the text is one
-        sentence, edu_start = request.text[start:end], 0
+    for start, end in request.sentences or ((0, len(request.text)),):  # no offsets: one sentence
+        sentence, edu_start = request.text[start:end], 0  # `edu_start` is relative to the sentence
         for match in _BREAK.finditer(sentence):  # ; : or dash, or comma before a word such as "and"
             before, after = sentence[edu_start : match.end()], sentence[match.end() :]
             if min(len(before.split()), len(after.split())) >= _MIN_WORDS:  # neither the EDU nor the rest is too short
@@ -79,10 +79,10 @@ def right_branching(
 ) -> Tree:
     """Return the binary tree that branches to the right within sentences, within paragraphs, and over paragraphs.
 
-    A level without offsets is skipped. Nodes within sentences have the label `within` (nuclearity and relation), all
-    others `between`; the defaults are the most frequent ones of the treebank GUM.
+    If the document has no offsets of sentences or paragraphs, that level is skipped. Nodes within sentences have the
+    label `within` (nuclearity and relation), all others `between`; the defaults are the most frequent ones of GUM.
     """
-    # each unit (EDU, sentence, paragraph) is represented by its first EDU; each group has the units of one larger unit
+    # a unit (EDU, sentence, paragraph) is represented by its first EDU; a group has the units of the next larger unit
     edus = list(range(len(document.edus)))
     spans: list[Span] = []
     sentences = _groups(edus, document, document.sentences)
@@ -97,11 +97,11 @@ def right_branching(
 
 
 def _groups(starts: list[int], document: TreebankDocument, offsets: Sequence[Offsets]) -> list[list[int]]:
-    """Group units, as first EDUs, by the larger unit that they begin in; without `offsets`, each unit is a group."""
-    if not offsets:
+    """Group units, given by their first EDUs, by the larger unit (at `offsets`) that they begin in, if any."""
+    if not offsets:  # each unit is a group by itself
         return [[edu] for edu in starts]
-    larger_starts = [start for start, _ in offsets]  # characters, whereas `starts` are indices of EDUs
+    larger_starts = [start for start, _ in offsets]  # in characters, whereas `starts` are indices of EDUs
     groups: dict[int, list[int]] = {}
     for edu in starts:
-        groups.setdefault(bisect_right(larger_starts, document.edus[edu][0]), []).append(edu)  # key: its larger unit
+        groups.setdefault(bisect_right(larger_starts, document.edus[edu][0]), []).append(edu)  # key: larger unit
     return list(groups.values())

@@ -17,7 +17,7 @@ from lightning_modules.metrics.boundaries import BoundaryF1
 from lightning_modules.options import EncoderAdamWOptions
 from lightning_modules.summarizer import evaluating
 
-_CELLS = 32768  # words, padding included, that are tagged in one pass
+_CELLS = 32768  # maximum number of words, padding included, that are tagged in one pass, to bound memory
 
 
 class EduSegmenter(EncoderModule):
@@ -25,13 +25,13 @@ class EduSegmenter(EncoderModule):
 
     A linear-chain CRF over each sentence tags words as beginning an EDU or not; the first word of a sentence always
     begins one. The vector of a word is the mean over its subwords in a pretrained encoder, or comes from a small
-    encoder that is trained with the rest. Shapes: P subwords and N words of texts, C sentences of T words.
+    encoder that is trained with the rest. Shapes: N words of P subwords in a batch, C sentences of up to T words.
 
     Args:
         encoder: encoder, see `TokenEncoderOptions`.
         projection: width that word vectors are projected to.
         hidden_size: width of each direction of the LSTM over a sentence.
-        dropout: probability, applied to vectors, projections and states.
+        dropout: dropout probability of word vectors, their projections, and LSTM states.
         optimizer: options of AdamW.
 
     Raises:
@@ -60,33 +60,33 @@ class EduSegmenter(EncoderModule):
 
     def vectors(self, batch: SegmentationBatch) -> Tensor:
         """Return the encoder vector of each word, [N, D]."""
-        if self.subwords is None:
+        if self.subwords is None:  # the small encoder reads words
             return torch.cat(self.encoder(batch.words.split(batch.word_counts)))
         pieces = torch.cat(self.encoder(batch.pieces.split(batch.piece_counts)))             # [P, D]
         return pool_pieces(pieces, batch.piece_words, len(batch.words))
 
     def _training_vectors(self, batch: SegmentationBatch) -> Tensor:
-        """Return the same as `vectors`, computed only once for each text if the encoder is frozen."""
+        """Return the encoder vector of each word, [N, D], computed only once for each text if the encoder is frozen."""
         if not self.has_fixed_encoder:
             return self.vectors(batch)
-        texts = [text.digest for text in batch.texts]
-        cached = self.cached_vectors(texts, lambda: self.vectors(batch).split(batch.word_counts))
+        digests = [text.digest for text in batch.texts]
+        cached = self.cached_vectors(digests, lambda: self.vectors(batch).split(batch.word_counts))
         return torch.cat(cached)                                                             # [N, D]
 
     def emissions(self, batch: SegmentationBatch, vectors: Tensor) -> tuple[Tensor, Tensor]:
         """Return tag scores [C, T, 2] and the mask of words [C, T] for C padded sentences, from word vectors [N, D]."""
         words = self.network.words(vectors, batch.layout)                                    # [N, projection + layout]
-        mask = torch.arange(batch.rows.shape[1]) < batch.lengths[:, None]
+        mask = torch.arange(batch.rows.shape[1]) < batch.lengths[:, None]                    # [C, T]
         return self.network(words, batch.rows, batch.lengths, batch.begins), mask.to(words.device)
 
     def loss_terms(self, batch: SegmentationBatch) -> dict[str, Tensor]:
-        """Return -log p(tags), averaged over the words of the batch; sentences begin EDUs, also within a gold EDU."""
+        """Return -log p(tags), averaged over the batch's words; a sentence begins an EDU even within a gold EDU."""
         emissions, mask = self.emissions(batch, self._training_vectors(batch))
         tags = batch.tags.masked_fill(batch.begins, BEGIN)  # any other tag is impossible at the start of a sentence
-        return {"loss": -self.crf.log_likelihood(emissions, tags[batch.rows], mask) / len(batch.words)}
+        return {"loss": -self.crf.log_likelihood(emissions, tags[batch.rows], mask) / len(batch.words)}  # tags: [C, T]
 
     def segment(self, requests: Sequence[Request], piece_vectors: Sequence[Tensor] | None = None) -> list[list[Span]]:
-        """Segment texts into EDUs, in eval mode: their character offsets (start, end), end exclusive.
+        """Segment texts in eval mode; return the EDUs of each as character offsets (start, end), end exclusive.
 
         EDUs are in order, do not overlap, cover all visible characters and have no white space at their ends. A text
         without sentences is split by `split_sentences`. A blank text has no EDU, any other text at least one.
@@ -94,14 +94,14 @@ class EduSegmenter(EncoderModule):
         Raises a `UserError` if a sentence or a paragraph lies outside its text.
         """
         if self.is_english:
-            warn_if_not_english(ENGLISH_PARSER, (request.text for request in requests))  # it names segmenters, too
-        vectors = piece_vectors or [None] * len(requests)  # None: computed by the encoder
+            warn_if_not_english(ENGLISH_PARSER, (request.text for request in requests))
+        vectors = piece_vectors or [None] * len(requests)  # None: the encoder computes them
         with evaluating(self):
-            return [self._segment_one(*text, number) for number, text in enumerate(zip(requests, vectors))]
+            return [self._segment_one(text, pieces, i) for i, (text, pieces) in enumerate(zip(requests, vectors))]
 
     def _segment_one(self, request: Request, pieces: Tensor | None, number: int) -> list[Span]:
         """Segment the text with index `number`; `pieces` are its subword vectors, [P, D], None to encode it."""
-        name = getattr(request, "id", f"text {number}")  # for messages; a `Request` may have no id
+        name = getattr(request, "id", f"text {number}")  # for error messages; a `Request` may have no id
         features = edu_features(request, self.subwords, name=name)
         if not features.offsets:  # no words
             return []
@@ -113,37 +113,37 @@ class EduSegmenter(EncoderModule):
         return self._edus(request.text, features, self._tags(batch, vectors))
 
     def columns_of(self, parser: EncoderModule) -> list[int] | None:
-        """Return which columns of this segmenter's token vectors are the parser's token vectors, in the parser's order.
+        """Return which columns of this segmenter's token vectors make the token vectors of a parser, in their order.
 
-        None unless both have equal encoder weights and windows, and the segmenter has all layers of the parser.
+        None unless both have equal encoder weights and windows, and the segmenter has all layers that the parser has.
         """
-        tuned_by = self.settings["tuned_by"]  # parser that trained the encoder; None: pretrained weights
-        equal_weights = parser.has_fixed_encoder if tuned_by is None else tuned_by == parser.source  # `load` sets it
+        tuned_by = self.settings["tuned_by"]  # parser whose encoder this is; None: pretrained weights
+        equal_weights = parser.has_fixed_encoder if tuned_by is None else tuned_by == parser.source  # its folder
         equal_options = all(parser.settings[name] == self.settings[name] for name in ("encoder", "window"))
         layers, parser_layers = self.settings["layers"], parser.settings["layers"]
         if not (self.has_fixed_encoder and equal_weights and equal_options and set(parser_layers) <= set(layers)):
             return None
-        width = self.encoder.size // len(layers)  # the vectors of all layers are concatenated
+        width = self.encoder.size // len(layers)  # of one layer: vectors of all layers are concatenated
         return [layers.index(layer) * width + column for layer in parser_layers for column in range(width)]
 
     def _tags(self, batch: SegmentationBatch, vectors: Tensor) -> Tensor:
-        """Return the tag of every word, [N], from word vectors [N, D], in batches of sentences, which bounds memory."""
+        """Return the tag of every word, [N], from word vectors [N, D]; batches of sentences bound memory."""
         words = self.network.words(vectors, batch.layout)                                    # [N, projection + layout]
         tags = torch.zeros(len(words), dtype=torch.long, device=words.device)
-        for sentences in batches_of_similar_size(batch.lengths.tolist(), _CELLS):  # words, with padding
-            lengths = batch.lengths[sentences]                                               # of C sentences, [C]
+        for sentences in batches_of_similar_size(batch.lengths.tolist(), _CELLS):  # indices of C sentences
+            lengths = batch.lengths[sentences]  # number of words of each sentence, [C]
             rows = batch.rows[sentences, : int(lengths.max())]  # indices of words, [C, T]
             mask = (torch.arange(rows.shape[1]) < lengths[:, None]).to(words.device)
-            scores = self.network(words, rows, lengths, batch.begins)  # [C, T, 2]; `begins`: sentence starts
+            scores = self.network(words, rows, lengths, batch.begins)  # of tags, [C, T, 2]
             tags[rows[mask]] = self.crf.decode(scores, mask)[mask]
         return tags
 
     @staticmethod
     def _edus(text: str, features: EduFeatures, tags: Tensor) -> list[Span]:
         """Return the EDUs of a text, (start, end) without white space at the end, for the tags of its words, [N]."""
-        inner = ((tags == BEGIN).cpu() & ~features.begins).nonzero().squeeze(1).tolist()  # indices of words
-        # EDUs start at sentences (`starts`, in characters), and at words within them that are tagged as beginnings
-        starts = sorted({*features.starts, *(features.offsets[word][0] for word in inner)})
+        words = ((tags == BEGIN).cpu() & ~features.begins).nonzero().squeeze(1).tolist()  # that begin EDUs in sentences
+        # EDUs start at these words and at the starts of sentences, all in characters
+        starts = sorted({*features.starts, *(features.offsets[word][0] for word in words)})
         spans = zip(starts, [*starts[1:], len(text)])  # an EDU ends where the next one starts
         return [(start, start + len(text[start:end].rstrip())) for start, end in spans]
 
@@ -151,11 +151,11 @@ class EduSegmenter(EncoderModule):
         """Update the boundary F1 of a stage (`val` or `test`) with the texts of a batch."""
         tags = self._tags(batch, self._training_vectors(batch))
         by_text = zip(*(flags.split(batch.word_counts) for flags in (tags, batch.tags, batch.begins)))
-        for flags_of_text in by_text:  # predicted, gold and sentence beginnings, as indices of words
-            beginnings = [flags.nonzero().squeeze(1).tolist() for flags in flags_of_text]
+        for flags_of_text in by_text:  # flags of words: predicted EDU, gold EDU, sentence beginnings
+            beginnings = [flags.nonzero().squeeze(1).tolist() for flags in flags_of_text]  # indices of words
             self.metrics[stage].update(*beginnings)
 
 
 def load_default(encoder: str | None = None) -> EduSegmenter:
-    """Load the segmenter for a parser's encoder: `mpnet` for MPNet, else `minilm` if it is installed, else `small`."""
+    """Load the shipped segmenter that fits a parser's encoder: `mpnet`, else `minilm` if installed, else `small`."""
     return EduSegmenter.load("mpnet" if encoder == MPNET else shipped_name())

@@ -16,7 +16,7 @@ _SPANS = {"cpu": 2048}  # spans that are scored at once, so that they fit into t
 
 
 class Layout(NamedTuple):
-    """Sentence, paragraph and length of each EDU; entries after the last EDU of a document are ignored."""
+    """Sentence, paragraph and length of the EDUs of B documents; entries after a document's last EDU are ignored."""
 
     sentence: Tensor  # index of each EDU's sentence, non-decreasing, [B, E]
     paragraph: Tensor  # index of each EDU's paragraph, non-decreasing, [B, E]
@@ -34,36 +34,36 @@ class Layout(NamedTuple):
         return torch.arange(self.sentence.shape[1], device=self.sentence.device) < self.sizes.unsqueeze(1)
 
     def ends(self, unit: Tensor) -> tuple[Tensor, Tensor]:
-        """Return whether each EDU is the first, and the last, of its `unit` (sentence or paragraph), [B, E] each."""
+        """Return whether each EDU is the first, and the last, of its `unit` (index of sentence, paragraph), [B, E]."""
         changes = unit[:, 1:] != unit[:, :-1]                                        # [B, E - 1]
-        edge = torch.ones_like(unit[:, :1], dtype=torch.bool)                        # [B, 1]
-        is_first = torch.cat([edge, changes], 1)
-        is_last = torch.cat([changes, edge], 1)
+        true = torch.ones_like(unit[:, :1], dtype=torch.bool)                        # [B, 1]
+        is_first = torch.cat([true, changes], 1)
+        is_last = torch.cat([changes, true], 1)
         ends_document = torch.arange(unit.shape[1], device=unit.device) == self.sizes.unsqueeze(1) - 1
-        return is_first, is_last | ends_document  # the unit of padding may equal that of the last EDU
+        return is_first, is_last | ends_document  # since padding may have the same `unit` as the last EDU
 
     def of_edus(self) -> Tensor:
-        """Return features of EDUs, [B, E, 8]: ends of sentence and paragraph (4), length, position (2), text size."""
+        """Return features [B, E, 8]: first and last EDU of sentence, paragraph (4); length; position (2); text size."""
         position = torch.arange(self.sentence.shape[1], device=self.sentence.device).expand_as(self.sentence)
         sizes = self.sizes.unsqueeze(1)                                              # [B, 1]
         relative = (position + 0.5) / sizes  # middle of the EDU, as a fraction of the document
         flags = [flag.float() for unit in (self.sentence, self.paragraph) for flag in self.ends(unit)]
         log_sizes = sizes.log().expand_as(relative)  # the same for all EDUs of a text
-        # logarithms are about 1 for 20 tokens, and for a text of 150 EDUs
+        # divisors bring the logarithms to about 1: that of an EDU of 20 tokens, and of a text of 150 EDUs
         numbers = [self.tokens.float().log1p() / 3, relative, (position == 0).float(), log_sizes / 5]
         return torch.stack([*flags, *numbers], -1)
 
     def of_spans(self, document: Tensor, start: Tensor, end: Tensor) -> Tensor:
         """Return features of spans of EDUs, [N, 18]; document, first and last EDU of each span are [N].
 
-        There are 7 for sentences and 7 for paragraphs: whether a span begins with one, ends with one, does both,
-        crosses a boundary, crosses it but begins (ends) inside a unit, number of boundaries; and 4 for position and
-        length. Logarithms are divided by constants that bring usual values to about 1.
+        There are 7 for sentences and 7 for paragraphs: whether a span begins where one begins, ends where one ends,
+        does both, crosses a boundary, crosses one but begins (ends) inside a unit, number of boundaries; and 4 for
+        position and length. Logarithms are divided by constants that bring usual values to about 1.
         """
         features = []
         for unit in (self.sentence, self.paragraph):
-            first, last = self.ends(unit)  # flags of EDUs, [B, E] each
-            begins, ends = first[document, start], last[document, end]
+            is_first, is_last = self.ends(unit)  # flags of EDUs, [B, E] each
+            begins, ends = is_first[document, start], is_last[document, end]         # [N] each
             boundaries = unit[document, end] - unit[document, start]  # inside the span
             crosses = boundaries > 0
             features += [begins, ends, begins & ends, crosses, crosses & ~begins, crosses & ~ends]
@@ -74,22 +74,22 @@ class Layout(NamedTuple):
 
 
 class Units(NamedTuple):
-    """Leaves of charts: the EDUs of a document, or chunks of EDUs."""
+    """Leaves of G charts, up to U each: the EDUs of a document or, if it is long, of a chunk of it, or its chunks."""
 
-    document: Tensor  # index of the document of each chart in `Layout`, [G]
+    document: Tensor  # index of the document of each chart, [G]
     start: Tensor  # first EDU of each unit, [G, U]
     end: Tensor  # last EDU of each unit, [G, U]
     sizes: Tensor  # number of units of each chart, [G]
 
     @classmethod
     def edus(cls, layout: Layout) -> "Units":
-        """Return the units of one chart for each document, over its EDUs."""
+        """Return the leaves of charts over whole documents: one chart for each document, with its EDUs as units."""
         edus = torch.arange(layout.sentence.shape[1], device=layout.sentence.device).expand_as(layout.sentence)
         return cls(torch.arange(len(edus), device=edus.device), edus, edus, layout.sizes)
 
 
 class EduContext(nn.Module):
-    """Bidirectional LSTM of width H over the EDUs of a document, with layout features and a residual connection."""
+    """Bidirectional LSTM of width H = `hidden_size` over a document's EDUs, with layout features and a residual."""
 
     def __init__(self, input_size: int, hidden_size: int, dropout: float) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class EduContext(nn.Module):
 
 
 class _SpanLayer(nn.Module):
-    """Linear layer over spans: a sum of projections of the boundary EDUs, EDUs just outside, mean and layout."""
+    """Linear layer over spans: a sum of projections of first and last EDU, EDUs just outside, mean, and layout."""
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__()
@@ -115,41 +115,41 @@ class _SpanLayer(nn.Module):
         self.layout = nn.Linear(SPAN_LAYOUT, hidden_size)
 
     def table(self, states: Tensor, layout: Layout) -> Tensor:
-        """Return a table of terms from which `sums` computes spans, [B (3 E + 1), hidden_size]; states are [B, E, H].
+        """Return a table of terms that `sums` adds to span vectors, [B (3 E + 1), hidden_size]; states are [B, E, H].
 
-        Its rows for each document: E terms of first EDUs, E terms of last EDUs, and E + 1 cumulative sums of the terms
-        of the mean.
+        Its rows for each document: a term for each EDU as the first of a span, then for each as the last, [E] each, and
+        E + 1 cumulative sums of projected EDUs, for means.
         """
-        # the mask removes the bias of the layer at padding, which must be zero as the neighbor of the last EDU
-        projected = self.edus(states).float() * layout.mask.unsqueeze(-1)  # a mean is a difference of sums: float32
+        # zero at padding (no bias), the neighbor of a last EDU; float32, since means are differences of cumulative sums
+        projected = self.edus(states).float() * layout.mask.unsqueeze(-1)
         first, last, before, following, mean = projected.chunk(5, -1)                # [B, E, hidden_size] each
-        edge = torch.zeros_like(before[:, :1])
-        first = first + torch.cat([edge, before[:, :-1]], 1)  # with the EDU before the span
-        last = last + torch.cat([following[:, 1:], edge], 1)  # with the EDU after the span
-        return torch.cat([first, last, edge, mean.cumsum(1)], 1).flatten(0, 1)
+        zero = torch.zeros_like(before[:, :1])                                       # [B, 1, hidden_size]
+        first = first + torch.cat([zero, before[:, :-1]], 1)  # with the EDU before the span
+        last = last + torch.cat([following[:, 1:], zero], 1)  # with the EDU after the span
+        return torch.cat([first, last, zero, mean.cumsum(1)], 1).flatten(0, 1)
 
     def sums(self, table: Tensor, layout: Layout, document: Tensor, start: Tensor, end: Tensor) -> Tensor:
-        """Return vectors of spans, [N, hidden_size], from the `table`; document, first and last EDU are [N]."""
+        """Return vectors of N spans, [N, hidden_size], from a `table`; `document`, `start` and `end` (EDUs) are [N]."""
         size = layout.sentence.shape[1]                                              # E
-        # a document has E rows for first EDUs, E for last EDUs, and E + 1 for cumulative sums of the terms of the mean:
-        # rows of the first and last EDU, each with its neighbor outside, and of sums to the last and before the first
+        # a document has E rows for first EDUs, E for last EDUs, E + 1 for cumulative sums; a span adds the rows of its
+        # first and last EDU (each with its neighbor outside), and of the sums up to its last and before its first EDU
         rows = torch.stack([start, size + end, 2 * size + end + 1, 2 * size + start], 1)  # [N, 4]
         rows = rows + ((3 * size + 1) * document).unsqueeze(1)
-        share = 1 / (end - start + 1).float()  # the difference of the two sums, times this, is the mean
+        share = 1 / (end - start + 1).float()  # the difference of the two sums, times `share`, is the mean
         weights = torch.stack([torch.ones_like(share), torch.ones_like(share), share, -share], 1)
         # the weighted sum of four rows takes a quarter of the time of indexing and adding them
         summed = embedding_bag(rows, table, mode="sum", per_sample_weights=weights)
         return summed + self.layout(layout.of_spans(document, start, end))
 
     def forward(self, states: Tensor, layout: Layout, document: Tensor, start: Tensor, end: Tensor) -> Tensor:
-        """Return vectors of spans, [N, hidden_size]; states are [B, E, H], document, first and last EDU [N]."""
+        """Return vectors of N spans, [N, hidden_size]; states are [B, E, H]; `document`, `start`, `end` (EDUs) [N]."""
         return self.sums(self.table(states, layout), layout, document, start, end)
 
 
 class DiscourseScorer(nn.Module):
-    """Span scores for a chart, and class logits of nodes.
+    """Scores of spans for a chart, and logits of the `classes` (nuclearity and relation) of nodes of discourse trees.
 
-    `fit_size` is the width D of the vectors u and v that score how two parts fit; 0 for span scores only.
+    `fit_size` is the width D of vectors u and v: u . v scores how two parts of a span fit; 0 for span scores only.
     """
 
     def __init__(self, input_size: int, hidden_size: int, classes: int, dropout: float = 0.4, fit_size: int = 32):
@@ -165,20 +165,20 @@ class DiscourseScorer(nn.Module):
 
     @staticmethod
     def _head(hidden_size: int, outputs: int, dropout: float) -> nn.Module:
-        """Return a feed-forward network from span vectors before their ReLU to scores."""
+        """Return a feed-forward network from span vectors to scores; it begins with the ReLU of the span layer."""
         layers = [nn.ReLU(), Dropout(dropout), nn.Linear(hidden_size, hidden_size), nn.ReLU()]
         return nn.Sequential(*layers, nn.Linear(hidden_size, outputs))
 
     def potentials(self, states: Tensor, layout: Layout, units: Units) -> Potentials:
-        """Return potentials of G charts of U units: scores [G, U, U], u and v [G, U, U, D]; states are [B, E, H]."""
+        """Return scores [G, U, U] and u, v [G, U, U, D] of spans of G charts of U units, from EDU states [B, E, H]."""
         charts, size = units.start.shape                                             # G, U
         mask = torch.arange(size, device=states.device) < units.sizes.unsqueeze(1)   # [G, U]
         is_span = mask.new_ones(size, size).triu() & mask.unsqueeze(1)  # first <= last, no padding, [G, U, U]
         chart, first, last = spans = is_span.nonzero(as_tuple=True)                  # in units, [N] each
-        in_edus = units.document[chart], units.start[chart, first], units.end[chart, last]
+        in_edus = units.document[chart], units.start[chart, first], units.end[chart, last]  # [N] each
         # on a CPU, blocks that fit into the cache of a core take half the time of a single pass
-        block_size = _SPANS.get(states.device.type, 65_536)  # larger ones on a GPU
-        blocks = zip(*(column.split(block_size) for column in in_edus))
+        block_size = _SPANS.get(states.device.type, 65_536)  # 2048 spans on a CPU
+        blocks = zip(*(indices.split(block_size) for indices in in_edus))
         table = self.spans.table(states, layout)  # terms of EDUs, which `sums` adds up to vectors of spans
         scored = [self.span_score(self.spans.sums(table, layout, *block)).float() for block in blocks]
         scores, u, v = torch.cat(scored).split([1, self.fit_size, self.fit_size], -1)
@@ -190,7 +190,7 @@ class DiscourseScorer(nn.Module):
     def class_logits(
         self, states: Tensor, layout: Layout, document: Tensor, start: Tensor, split: Tensor, end: Tensor
     ) -> Tensor:
-        """Return class logits of nodes over EDUs start..end, split after `split`, each [N] -> [N, C]."""
+        """Return logits of C classes, [N, C], of N nodes over EDUs start..end, split after `split`; indices are [N]."""
         hidden = self.node(states, layout, document, start, end)
         hidden = hidden + self.left(states, layout, document, start, split)
         return self.class_score(hidden + self.right(states, layout, document, split + 1, end)).float()
@@ -198,40 +198,40 @@ class DiscourseScorer(nn.Module):
     def class_logits_of_chart(
         self, states: Tensor, layout: Layout, nodes: tuple[Tensor, Tensor, Tensor, Tensor], batch_size: int
     ) -> Iterator[Tensor]:
-        """Yield the `class_logits` of N nodes (document, start, split, end, [N] each), [n, C] with n <= `batch_size`.
+        """Yield the `class_logits` of N nodes (document, start, split, end; [N] each) by `batch_size` nodes, [n, C].
 
-        Unlike `class_logits`, it computes the vector of each span and part once, because many nodes share them.
+        Unlike `class_logits`, this computes the vector of each distinct span or part once, as many nodes share them.
         """
         document, start, split, end = nodes
         size, num_spans = states.shape[1], 0
-        vectors, rows = [], []  # of the spans, left and right parts, [distinct, H], and their rows for each node, [N]
+        vectors, rows = [], []  # vectors of spans, left, right parts, [distinct, H], and their rows for each node, [N]
         for layer, first, last in ((self.node, start, end), (self.left, start, split), (self.right, split + 1, end)):
             span_ids = (document * size + first) * size + last  # one number for each span, decoded below
             distinct, inverse = span_ids.unique(return_inverse=True)
             vectors.append(layer(states, layout, distinct // size**2, distinct // size % size, distinct % size))
             rows.append(inverse + num_spans)
             num_spans += len(distinct)
-        table = torch.cat(vectors)                                                   # [spans of the three layers, H]
+        table = torch.cat(vectors)                                                   # [distinct in all, H]
         for batch in torch.stack(rows, 1).split(batch_size):                         # [n, 3]
             # the sum of three rows by `embedding_bag` takes a tenth of the time of indexing and adding them
             yield self.class_score(embedding_bag(batch, table, mode="sum")).float()
 
 
 def node_scores(potentials: Potentials, chart: Tensor, start: Tensor, split: Tensor, end: Tensor) -> Tensor:
-    """Return the scores s(i, j) + u(i, k) . v(k + 1, j) of N nodes, i..j of a `chart` split after k, [N] each."""
+    """Return scores s(i, j) + u(i, k) . v(k + 1, j) of N nodes i..j split after k (start, end, split), [N] each."""
     scores = potentials.spans[chart, start, end]
     if potentials.fits is None:  # only spans are scored
         return scores
     size = potentials.spans.shape[1]                                                 # E
-    u, v = potentials.fits  # u by start and width, v by end and E - 1 - width
-    left, right = split - start, end - (split + 1)  # widths of the two parts, [N]
+    u, v = potentials.fits  # a `Chart`: u by start and width, v by end and E - 1 - width
+    left, right = split - start, end - (split + 1)  # widths (EDUs - 1) of the parts, [N]
     return scores + (u[chart, start, left] * v[chart, end, size - 1 - right]).sum(-1)
 
 
 def pool_edus(tokens: Tensor, edus: Tensor, count: int) -> Tensor:
     """Concatenate the first, last and mean token vector of each of E EDUs: [T, D] -> [E, 3 D]; zeros without tokens.
 
-    `edus` has the EDU of each token, -1 for none, otherwise non-decreasing, [T]; `count` is E.
+    `edus` has the index of each token's EDU, non-decreasing but for -1 (no EDU), [T]; `count` is E.
     """
     tokens, edus = tokens[edus >= 0], edus[edus >= 0]  # the tokens of an EDU are now consecutive
     counts = torch.zeros(count, dtype=torch.long, device=edus.device).index_add_(0, edus, torch.ones_like(edus))  # [E]

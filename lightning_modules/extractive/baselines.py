@@ -23,15 +23,15 @@ def lead(document: Document, k: int = 3) -> list[int]:
 
 
 def random_k(document: Document, k: int = 3, seed: int = 0) -> list[int]:
-    """Select k random sentences without replacement; they depend on the seed and the id of the document only."""
+    """Select k random sentences without replacement; the choice depends only on the seed and the document's id."""
     size = len(document.sentences)
     return sorted(random.Random(f"{seed} {document.id}").sample(range(size), min(_at_least_one(k), size)))
 
 
 def oracle(document: Document, k: int | None = None, stem: bool | str = True, language: str = "en") -> list[int]:
-    """Return the greedy extractive oracle, which adds the sentence that raises ROUGE-1 F + ROUGE-2 F most.
+    """Return the greedy extractive oracle: at each step, it adds the sentence that raises ROUGE-1 F + ROUGE-2 F most.
 
-    It stops at k sentences, or when none raises the score, see `greedy_oracle`; `stem`: True, "perl" or False.
+    It stops at k sentences, or when none raises the score. `stem`: True for Porter, "perl" for ROUGE-1.5.5's, or False.
     """
     if not document.references:
         raise ValueError(f"document {document.id}: the oracle needs a reference")
@@ -40,7 +40,7 @@ def oracle(document: Document, k: int | None = None, stem: bool | str = True, la
 
 
 def textrank(document: Document, k: int = 3, damping: float = 0.85, language: str = "en") -> list[int]:
-    """Select by PageRank over sentences with stems in common, see `common_terms` (Mihalcea and Tarau 2004)."""
+    """Return the k sentences with the highest TextRank: PageRank over shared stems (Mihalcea and Tarau 2004)."""
     similarity = common_terms(stem_counts(document.sentences, language))
     return _highest(pagerank(similarity, damping), k)
 
@@ -62,27 +62,27 @@ def lexrank(
 def lexrank_scores(
     sentences: Sequence[str], threshold: float | None = 0.1, damping: float = 0.85, language: str = "en"
 ) -> NDArray[np.float64]:
-    """Return the PageRank of L sentences, [L]; arguments as for `lexrank`."""
+    """Return the LexRank of L sentences, [L]: PageRank over links by the cosine of tf-idf; arguments: `lexrank`."""
     similarity = cosines(tf_idf(stem_counts(sentences, language)))
-    links = similarity if threshold is None else (similarity > threshold) * 1.0  # also of a sentence to itself
+    links = similarity if threshold is None else (similarity > threshold) * 1.0  # a sentence is linked to itself, too
     return pagerank(links, damping)
 
 
 def mmr(document: Document, k: int = 3, trade_off: float = 0.7, language: str = "en") -> list[int]:
     """Select by maximal marginal relevance (Carbonell and Goldstein 1998) over tf-idf, with the document as the query.
 
-    Each step selects the sentence s with the highest l cos(s, D) - (1 - l) max_t cos(s, t), for the document D and
-    selected sentences t. The `trade_off` l is in [0, 1]; 1 for relevance only.
+    Each step selects the sentence s with the highest λ cos(s, D) - (1 - λ) max_t cos(s, t), for the document D and
+    selected sentences t. The `trade_off` λ is in [0, 1]; 1 for relevance only.
     """
     vectors = tf_idf(stem_counts(document.sentences, language))
     size = min(_at_least_one(k), len(vectors))
     with_document = np.vstack([vectors, vectors.sum(0, keepdims=True)])  # the vector of the document is the last row
-    relevance = cosines(with_document)[-1, :-1] if size else np.zeros(0)
-    similarity = cosines(vectors)
+    relevance = cosines(with_document)[-1, :-1] if size else np.zeros(0)             # [L]
+    similarity = cosines(vectors)                                                    # [L, L]
     chosen: list[int] = []
-    redundancy = np.zeros(len(vectors))
+    redundancy = np.zeros(len(vectors))  # highest cosine with a chosen sentence, [L]
     for _ in range(size):
-        gain = np.round(trade_off * relevance - (1 - trade_off) * redundancy, 12)  # equal gains tie: the first wins
+        gain = np.round(trade_off * relevance - (1 - trade_off) * redundancy, 12)  # rounding makes ties: the first wins
         gain[chosen] = -np.inf
         chosen.append(int(gain.argmax()))
         redundancy = np.maximum(redundancy, similarity[chosen[-1]])
@@ -101,7 +101,7 @@ def zero_shot(
     trade_off: float = 0.7,
     language: str = "en",
 ) -> list[int]:
-    """Select by sentence vectors of an encoder or tf-idf, with the arguments of `ZeroShot` and `SelectionOptions`."""
+    """Select by similarity of sentence vectors (of an encoder or tf-idf); see `ZeroShot` and `SelectionOptions`."""
     from lightning_modules.extractive.selection import SelectionOptions  # imports torch, slowly
 
     options = SelectionOptions(selector, _at_least_one(k), mmr_form, trade_off)
@@ -112,7 +112,7 @@ def zero_shot(
 
 @cache
 def _extractor(*settings: str):
-    """Return a `ZeroShot` with these arguments, loaded once for all documents."""
+    """Return a `ZeroShot` extractor with these arguments, whose encoder is loaded once for all documents."""
     from lightning_modules.extractive.zero_shot import ZeroShot
 
     return ZeroShot(*settings)
@@ -143,6 +143,6 @@ def _at_least_one(k: int) -> int:
 
 
 def _highest(scores: NDArray[np.float64], k: int) -> list[int]:
-    """Return the indices of the k highest scores in ascending order; of scores equal to 9 digits the first ones."""
+    """Return the indices of the k highest scores, in ascending order; scores equal to 9 decimals: the first ones."""
     by_score = np.argsort(-np.round(scores, 9), kind="stable")
     return sorted(by_score[: _at_least_one(k)].tolist())

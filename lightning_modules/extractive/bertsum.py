@@ -28,12 +28,12 @@ Loss = Literal["labels", "soft_labels"]
 
 
 class BertSum(EncoderSummarizer):
-    """Sentences scored over a Transformer encoder; the best ones are the summary.
+    """BertSum: sentences are scored by a network over a Transformer encoder; the best ones are the summary.
 
     The model of the paper has `pooling: cls`, `scoring: classifier`, `inter_sentence.layers: 2`, `loss: labels`, and
     `trigram_blocking` of 3 sentences; its TransformerExt has `encoder.checkpoint: null`.
 
-    Loss term: `extraction`, the mean over documents and the members of `inter_sentence` of one of
+    Loss term: `extraction`, the mean over documents and `inter_sentence.members` (scorers whose logits are averaged) of
 
     - `labels`: binary cross-entropy with the labels of the oracle, averaged over sentences (the paper's);
     - `soft_labels`: cross-entropy of the softmax over the sentences with softmax(g_i / temperature), where g_i is
@@ -90,31 +90,31 @@ class BertSum(EncoderSummarizer):
         )  # fmt: skip
         self.frozen = encoder.frozen
         self.checkpoint = encoder.checkpoint
-        self._cache: dict[bool, VectorCache] = {}  # by whether the vectors of documents are in it
+        self._cache: dict[bool, VectorCache] = {}  # key: whether vectors of documents are cached, too
         if self.frozen:
             self.reader.requires_grad_(False)
-            self.train(self.training)  # sets the encoder to eval mode, see `train`
+            self.train(self.training)  # the override of `train` sets the encoder to eval mode
 
     @property
     def reader(self) -> Reader:
-        """The encoder."""
+        """The encoder of tokens."""
         return self.network.reader
 
     def frozen_weights(self) -> set[str]:
-        """Return the names of the weights of a frozen encoder, unless it comes from a local folder."""
+        """Return the names of weights that exports can omit: a frozen encoder's, unless it is from a local folder."""
         if not self.frozen or is_local(self.checkpoint):
             return set()
         return {name for name in self.state_dict() if name.startswith("network.reader.")}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add the weights of a frozen encoder to those of a compact export, which lacks them."""
+        """Add the weights of a frozen encoder to a checkpoint that is a compact export, which lacks them."""
         state = self.state_dict()
         loaded = {name: state[name] for name in self.frozen_weights()}
         checkpoint["state_dict"] = {**loaded, **checkpoint["state_dict"]}
         super().on_load_checkpoint(checkpoint)
 
     def score(self, batch: ExtractiveBatch, with_document: bool = False) -> ScoredSentences:
-        """Return logits and vectors of the sentences of a batch; the vectors of a frozen encoder are cached."""
+        """Return logits and vectors of sentences, and vectors of documents if `with_document` or needed."""
         if self.frozen:
             return self.network.scored(*self._frozen_vectors(batch, with_document), batch.mask, batch.layout)
         return self.network(
@@ -131,26 +131,26 @@ class BertSum(EncoderSummarizer):
     @torch.no_grad()
     def _frozen_vectors(self, batch: ExtractiveBatch, with_document: bool) -> tuple[Tensor, Tensor]:
         """Return the cached vectors of sentences [B, L, H] and documents [B, H]; the latter are 0 unless needed."""
-        network = self.network  # a digest of the weights of its `reader`, the frozen encoder, names the cache's file
+        network = self.network
         # joint encoding gives vectors of documents at no cost, so it always caches them, in one file for all callers
         with_document |= network.encoding == "joint" or network.scorer.kind == "document_cosine"
         if with_document not in self._cache:
-            settings = (network.encoding, network.interval_segments, with_document)
+            settings = (network.encoding, network.interval_segments, with_document)  # name the file, with the weights
             # None outside of a trainer, or if the DataModule has no such folder: vectors are then cached in memory only
             folder = getattr(getattr(trainer_of(self), "datamodule", None), "cache_dir", None)
             self._cache[with_document] = VectorCache(self.reader.state_dict(), *settings, folder=folder)
 
         def compute() -> Tensor:
-            # runs in mixed precision cache vectors of full precision, too, so that all runs can share the file
+            # in full precision, even if a run has mixed precision, so that all runs can share the file
             with torch.autocast(batch.tokens.device.type, enabled=False):
                 states, whole = network.encoded(batch.tokens, batch.lengths, batch.owner, batch.starts, with_document)
-            return pool_all(states, whole, batch.owner, batch.heads, batch.mask.shape[1])  # owner: sentences of tokens
+            return pool_all(states, whole, batch.owner, batch.heads, batch.mask.shape[1])  # `owner`: their sentences
 
         # the document comes first, then its sentences, each pooled in P ways (`FROZEN_POOLINGS`): [B, 1 + L, P, H]
         pooled = self._cache[with_document].vectors(batch.sentences, batch.starts, compute)
         parameter = next(network.parameters())
-        chosen = pooled[:, :, FROZEN_POOLINGS.index(network.pooler.kind)].to(parameter.device, parameter.dtype)
-        return chosen[:, 1:], chosen[:, 0]
+        vectors = pooled[:, :, FROZEN_POOLINGS.index(network.pooler.kind)].to(parameter.device, parameter.dtype)
+        return vectors[:, 1:], vectors[:, 0]
 
     def _save_vectors(self) -> None:
         """Write new vectors of a frozen encoder to the cache folder, after each training epoch and validation."""
@@ -160,8 +160,8 @@ class BertSum(EncoderSummarizer):
     on_train_epoch_end = on_validation_end = _save_vectors
 
     def loss_terms(self, batch: ExtractiveBatch) -> dict[str, Tensor]:
-        """Return `extraction`: the mean over the sentences that may be selected, the documents, and the members."""
-        members = upcast_half(self.score(batch).members)                                       # [M, B, L]
+        """Return the loss `extraction`, averaged over candidate sentences, documents, and members of the network."""
+        members = upcast_half(self.score(batch).members)  # logits of M members, in float32, [M, B, L]
         return {"extraction": torch.stack([self.extraction_loss(logits, batch) for logits in members]).mean()}
 
     def extraction_loss(self, logits: Tensor, batch: ExtractiveBatch) -> Tensor:
@@ -170,10 +170,10 @@ class BertSum(EncoderSummarizer):
         if self.loss == "labels":
             losses = F.binary_cross_entropy_with_logits(logits, batch.labels.to(logits), reduction="none")
             return (losses.masked_fill(~candidates, 0).sum(1) / candidates.sum(1).clamp_min(1)).mean()
-        # a large negative number, not -inf, with which the loss of a document without candidates would be NaN
+        # -1e4 rather than -inf, which would make the loss of a document without candidates NaN
         log_probs = logits.masked_fill(~candidates, -1e4).log_softmax(1)
-        target = (batch.gains.to(logits) / self.temperature).masked_fill(~candidates, -1e4).softmax(1)  # g_i
-        return -(target * log_probs).masked_fill(~candidates, 0).sum(1).mean()  # 0 for a document without any
+        target = (batch.gains.to(logits) / self.temperature).masked_fill(~candidates, -1e4).softmax(1)
+        return -(target * log_probs).masked_fill(~candidates, 0).sum(1).mean()  # 0 without candidates
 
     def relations(self, scored: ScoredSentences, batch: ExtractiveBatch) -> Relations | None:
         """Return similarities and shared trigrams of sentences for the selector; None for `top_k`, which needs none."""
@@ -200,7 +200,7 @@ class BertSum(EncoderSummarizer):
         return extract(*documents, scores, batch.candidates, relations, self.selection)
 
     def sentence_attention(self, batch: ExtractiveBatch) -> list[np.ndarray]:
-        """Return documents' attentions [L, L], mean over heads of the first member's last layer; [] without layers."""
+        """Return attention between sentences of each document, [L, L], mean over the last layer's heads; [] if none."""
         with evaluating(self):
             weights = self.network.attention(self.score(batch).vectors, batch.mask, batch.layout)
         if weights is None:

@@ -35,9 +35,9 @@ class LexRank(nn.Module):
         self.selection = SelectionOptions()
 
     def sentence_scores(self, sentences: Sequence[str]) -> Tensor:
-        """Return the PageRank of L sentences as shares of the highest one, in [0, 1], [L]."""
+        """Return the LexRank of L sentences, divided by the highest one, in [0, 1], [L]."""
         ranks = torch.from_numpy(lexrank_scores(sentences, language=self.language))
-        return (ranks / ranks.max()).round(decimals=9)  # equal ranks stay equal
+        return (ranks / ranks.max()).round(decimals=9)  # makes ranks equal that differ by rounding only
 
     def summarize(self, batch: Batch) -> list[ExtractiveSummary]:
         """Return a summary of each of `batch.documents`."""
@@ -46,14 +46,14 @@ class LexRank(nn.Module):
     def _summarize(self, document: Document) -> ExtractiveSummary:
         sentences = document.sentences
         scores = self.sentence_scores(sentences).unsqueeze(0)                        # [1, L]
-        relations = None if self.selection.selector == "top_k" else self._relations(sentences)  # it reads none
+        relations = None if self.selection.selector == "top_k" else self._relations(sentences)
         candidates = torch.ones_like(scores, dtype=torch.bool)  # all sentences
         references = [document.references]
         return extract([document.id], references, [sentences], scores, candidates, relations, self.selection)[0]
 
     def _relations(self, sentences: Sequence[str]) -> Relations:
-        """Return the relations of sentences by tf-idf, as a batch of one document."""
-        vectors = torch.from_numpy(tf_idf(stem_counts(sentences, self.language))).unsqueeze(0)  # [1, L, V]
+        """Return similarities and shared trigrams of L sentences, by tf-idf, as a batch of one document."""
+        vectors = torch.from_numpy(tf_idf(stem_counts(sentences, self.language))).unsqueeze(0)  # [1, L, words]
         tokens = list(map(language_of(self.language).tokenize, sentences))
         return Relations(
             similarity=cosines(vectors, vectors),

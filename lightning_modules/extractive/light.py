@@ -26,8 +26,8 @@ class LightExtractor:
     """A trained BertSum that scores and selects sentences as `BertSum.summarize` does, one document at a time.
 
     It is for models that encode each sentence separately, with a frozen BERT or an encoder from scratch, and select the
-    best sentences, with trigram blocking or without. `model` and `data` are the arguments of a config; the folder has
-    the weights of `precis export`, and in `text` the tokenizer if it is not the encoder's.
+    best sentences, with trigram blocking or without. `model` and `data` are the arguments of the model and the data in
+    a config. The folder is one of `precis export`: weights and, in `text`, the tokenizer if it is not the encoder's.
 
     Raises:
         UserError: if the encoder is not installed, or the weights cannot be read.
@@ -35,13 +35,13 @@ class LightExtractor:
 
     def __init__(self, model: Mapping[str, Any], data: Mapping[str, Any], folder: Path) -> None:
         self.selection = SelectionOptions(**(model["selection"] or {}))  # null in a config stands for the defaults
-        self.piece = data["piece"]  # maximum tokens of a piece
+        self.piece = data["piece"]  # maximum tokens of a piece, into which longer sentences are split
         self.max_source = data["max_source"]  # maximum tokens of a document
         encoder = SentenceEncoderOptions(**model["encoder"])
-        text = folder / "text"
-        if not text.is_dir():  # a compact export omits the tokenizer of a frozen encoder
-            text = Path(encoder_path(encoder.checkpoint))
-        self.tokenizer = EncoderTokenizer.load(text)
+        tokenizer = folder / "text"
+        if not tokenizer.is_dir():  # a compact export omits the tokenizer of a frozen encoder
+            tokenizer = Path(encoder_path(encoder.checkpoint))
+        self.tokenizer = EncoderTokenizer.load(tokenizer)
         if encoder.checkpoint is None:  # trained from scratch; 0.0 is its dropout
             reader = Reader.from_scratch(model["vocab_size"], encoder.hidden_size, encoder.heads, encoder.layers, 0.0)
         else:
@@ -60,7 +60,7 @@ class LightExtractor:
     def sentence_scores(self, sentences: Sequence[str]) -> Tensor:
         """Return the scores in [0, 1] of the first L sentences, as many as `max_source` tokens allow, [L]."""
         pieces = self.tokenizer.pieces(sentences, self.piece, self.max_source)  # a long sentence has several
-        # sentence of each token, and whether a token is the first of a piece
+        # index of the sentence of each token, and whether the token is the first of a piece
         owner, heads = by_token(len(pieces.tokens), pieces.starts, pieces.owners)
         scored = self.network(  # a batch of one document
             tokens=torch.tensor([pieces.tokens]), lengths=torch.tensor([len(pieces.tokens)]),
@@ -73,7 +73,7 @@ class LightExtractor:
     def summarize(self, name: str, sentences: Sequence[str], selection: SelectionOptions) -> ExtractiveSummary:
         """Return the summary, called `name`, of a document with at least one sentence."""
         scores = self.sentence_scores(sentences).unsqueeze(0)                        # [1, L]
-        sentences_read = list(sentences[: scores.shape[1]])  # `max_source` may cut off some
+        sentences_read = list(sentences[: scores.shape[1]])  # without those that `max_source` cuts off
         candidates = torch.ones_like(scores, dtype=torch.bool)  # all may be selected
         relations = None
         if selection.selector != "top_k":

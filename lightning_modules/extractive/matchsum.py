@@ -19,18 +19,18 @@ from lightning_modules.options import EncoderAdamWOptions, EncoderOptions
 from lightning_modules.summarizer import evaluating
 
 Loss = Literal["margin", "soft_labels"]
-_CHUNK = 4096  # tokens, padding included, that are read together
+_CHUNK = 4096  # maximum number of tokens, padding included, that the encoder reads together
 
 
 class MatchSum(EncoderSummarizer):
-    """Selection of the candidate summary that is most similar to the document: s_c = cos(v(D), v(c)), with one encoder.
+    """MatchSum: select the candidate summary c that is most similar to the document D by s_c = cos(v(D), v(c)).
 
-    Loss terms, averaged over documents, for candidates sorted by their mean ROUGE-1, -2 and -L F against the reference,
-    best first:
+    One encoder computes all vectors v. The loss terms, averaged over documents, are for candidates sorted by their mean
+    ROUGE-1, -2 and -L F against the reference, best first:
 
-    - `candidates` (`margin`, the paper's): sum over rank gaps i >= 1 of the mean over j of
+    - `candidates`, with `loss: margin` (the paper's): sum over rank gaps i >= 1 of the mean over ranks j of
       max(0, s_{j+i} - s_j + i margin);
-    - `candidates` (`soft_labels`): cross-entropy of softmax(s / scale) with softmax(ROUGE / temperature);
+    - `candidates`, with `loss: soft_labels`: cross-entropy of softmax(s / scale) with softmax(ROUGE / temperature);
     - `gold`: the mean over candidates of max(0, s_c - s_reference), 0 without a reference.
 
     Args:
@@ -42,7 +42,8 @@ class MatchSum(EncoderSummarizer):
         margin: margin between candidates of consecutive ranks.
         temperature: temperature of ROUGE in `soft_labels`.
         scale: temperature of cosines in `soft_labels`.
-        proposal_weight: weight of the mean score by the proposing model, added to the cosine; 0 in the paper.
+        proposal_weight: weight of the mean score of a candidate's sentences, added to its cosine; 0 in the paper. The
+            scores are those of the extractive model that proposed the candidates.
         order: order of the sentences in a summary: as in the `document`, or by `score` of the proposing model.
         optimizer: options of AdamW; the paper has the schedule `inverse_root`.
         val_summaries: number of validation documents summarized at each validation during training; -1 for all.
@@ -79,7 +80,7 @@ class MatchSum(EncoderSummarizer):
         self.pooler = Pooler(pooling, self.reader.size)
 
     def check_data(self, data: Any) -> None:
-        """Check that a DataModule makes batches of this model, and that its encoder can read rows of `piece` tokens."""
+        """Check that a DataModule makes this model's batches, and that the encoder can read pieces of its texts."""
         super().check_data(data)
         limit = self.reader.max_tokens
         piece = getattr(data, "piece", 0)  # 0 for a DataModule without pieces
@@ -90,24 +91,24 @@ class MatchSum(EncoderSummarizer):
             )
 
     def vectors(self, rows: Tensor, sizes: Tensor, text: Tensor, count: int) -> Tensor:
-        """Return vectors of texts, each the mean over its rows: N rows [N, T] of `count` texts -> [count, H].
+        """Return a vector of each of `count` texts, [count, H], the mean over its rows; N rows of token ids are [N, T].
 
-        A long text has several rows. `sizes` are the tokens of each row, on the CPU, `text` its text's index, [N] each.
+        A long text has several rows. `sizes` are their numbers of tokens, on the CPU, `text` their texts' indices, [N].
         """
-        # `encode_passages` reads rows of similar length together, which saves padding: candidates differ much in length
+        # `encode_passages` reads rows of similar length together, which saves padding, as candidates differ in length
         rows_and_sizes = enumerate(sizes.tolist())  # each row is one passage, all of which is kept
         passages = [Passage(document=row, start=0, size=size, first=0, last=size) for row, size in rows_and_sizes]
         states = self.reader.encode_passages(rows, passages, chunk=_CHUNK)                   # [N, T, H]
         mask = (torch.arange(rows.shape[1]) < sizes[:, None]).to(rows.device, non_blocking=True)  # [N, T]
         pooled = pool_texts(self.pooler, states, mask)                                       # [N, H]
         sums = pooled.new_zeros(count, pooled.shape[1]).index_add(0, text, pooled)           # [count, H]
-        row_counts = pooled.new_zeros(count).index_add(0, text, pooled.new_ones(len(text)))  # 0 beyond the last text
+        row_counts = pooled.new_zeros(count).index_add(0, text, pooled.new_ones(len(text)))
         return sums / row_counts.clamp_min(1).unsqueeze(1)
 
     def match(self, batch: MatchSumBatch) -> tuple[Tensor, Tensor]:
         """Return cosine similarities to the document: of the candidates [B, C] and of the reference [B]."""
         documents = self.vectors(batch.documents, batch.document_sizes, batch.document_of, batch.batch_size)
-        # texts are candidates and references; the number of rows bounds that of texts, each of which has one or more
+        # texts are candidates and references; their number is not known, but at most the number of their rows
         texts = self.vectors(batch.texts, batch.text_sizes, batch.text_of, count=len(batch.texts))
         documents = F.normalize(upcast_half(documents), dim=-1)                              # [B, H]
         texts = F.normalize(upcast_half(texts), dim=-1)
@@ -116,14 +117,14 @@ class MatchSum(EncoderSummarizer):
         return candidates, (texts[batch.gold] * documents).sum(-1)
 
     def loss_terms(self, batch: MatchSumBatch) -> dict[str, Tensor]:
-        """Return `candidates` and `gold`, means over documents with up to C candidates, see the class."""
-        scores, gold = self.match(batch)                                                     # [B, C], [B]
+        """Return the losses `candidates` and `gold` of the class, means over documents with up to C candidates."""
+        scores, gold = self.match(batch)  # similarities of candidates and of the reference, [B, C] and [B]
         gains = batch.gains.to(scores)  # mean ROUGE F of the candidates, [B, C]
         has_reference = batch.mask & batch.has_gold.unsqueeze(1)  # candidates of documents with a reference, [B, C]
         if self.loss == "margin":
             ranking = margin_loss(scores, gains, batch.mask, self.margin)
         else:
-            # -1e4 rather than -inf, with which a document without candidates would have a loss of NaN
+            # -1e4 rather than -inf, which would make the loss of a document without candidates NaN
             target = (gains / self.temperature).masked_fill(~batch.mask, -1e4).softmax(1)
             log_probs = (scores / self.scale).masked_fill(~batch.mask, -1e4).log_softmax(1)
             ranking = -(target * log_probs).masked_fill(~batch.mask, 0).sum(1)
@@ -132,19 +133,20 @@ class MatchSum(EncoderSummarizer):
         return {"candidates": ranking.mean(), "gold": gold_term.mean()}
 
     def summarize(self, batch: MatchSumBatch) -> list[ExtractiveSummary]:
-        """Return the best candidate of each document; a sentence has the score of its best candidate, or 0."""
+        """Return the best candidate of each document; a sentence has the score of the best candidate with it, or 0."""
         with evaluating(self):
             scores = self.match(batch)[0]                                                    # [B, C]
-            scores = scores + self.proposal_weight * batch.prior.to(scores)  # mean of proposed scores
+            scores = scores + self.proposal_weight * batch.prior.to(scores)  # `prior`: see `proposal_weight`
             best = scores.masked_fill(~batch.mask, float("-inf")).argmax(1).tolist()
         summaries = []
         for number, (best_candidate, candidate_scores) in enumerate(zip(best, scores.tolist())):  # padding last
+            # candidates as indices of sentences, the sentences, and their scores by the model that proposed candidates
             candidates, sentences, proposed = batch.choices[number], batch.sentences[number], batch.proposed[number]
             chosen = candidates[best_candidate]
             if self.order == "score":
-                chosen = sorted(chosen, key=lambda index: (-proposed[index], index))  # by proposed scores
+                chosen = sorted(chosen, key=lambda index: (-proposed[index], index))  # highest first
             sentence_scores = [0.0] * len(sentences)
-            for score, candidate in sorted(zip(candidate_scores, candidates)):  # ascending: the best one comes last
+            for score, candidate in sorted(zip(candidate_scores, candidates)):  # ascending: better ones overwrite
                 for index in candidate:
                     sentence_scores[index] = score
             name, references = batch.ids[number], batch.references[number]
@@ -153,12 +155,12 @@ class MatchSum(EncoderSummarizer):
 
 
 def margin_loss(scores: Tensor, gains: Tensor, mask: Tensor, margin: float) -> Tensor:
-    """Return the sum over rank gaps i >= 1 of the mean over j of max(0, s_{j+i} - s_j + i margin), [B].
+    """Return the sum over rank gaps i >= 1 of the mean over ranks j of max(0, s_{j+i} - s_j + i margin), [B].
 
-    Candidates are ranked by descending gain; ties keep their order. Fewer than two give 0. Scores s and
-    gains are [B, C], and so is the mask, which is True at candidates.
+    Candidates are ranked by descending gain (their ROUGE); ties keep their order. Fewer than two give 0. Scores s,
+    gains and the mask, which is True at candidates, are [B, C].
     """
-    order = gains.masked_fill(~mask, float("-inf")).argsort(dim=1, descending=True, stable=True)
+    order = gains.masked_fill(~mask, float("-inf")).argsort(dim=1, descending=True, stable=True)  # [B, C]
     ranked, is_candidate = scores.gather(1, order), mask.gather(1, order)                    # [B, C]
     positions = torch.arange(scores.shape[1], device=scores.device)
     gap = positions.unsqueeze(0) - positions.unsqueeze(1)                                    # i at [j, j + i], [C, C]

@@ -8,11 +8,11 @@ from lightning_modules.extractive.names import POOLINGS, SCORINGS, Pooling, Scor
 
 
 class Pooler(nn.Module):
-    """Pooling of each group of tokens, such as a sentence, to a vector.
+    """Pooling of each group of tokens, such as a sentence, to a vector of H = `size`.
 
-    `cls`: the mean of the head tokens ([CLS]) of a group, one unless a sentence is split into pieces; `mean` and `max`
-    of all states; `self_attention`: sum_t a_t h_t with a = softmax_t(q h_t / sqrt(H)) and a learned q, which is
-    initialized with zero (equal to `mean`). Another kind is a `ValueError`.
+    `cls`: the state of the head token ([CLS]) of a group, or the mean of several if a sentence is split into pieces;
+    `mean`, `max`: of all states; `self_attention`: sum_t a_t h_t with a = softmax_t(q h_t / sqrt(H)) and a learned q,
+    which is initialized with zero (equal to `mean`). Another `kind` is a `ValueError`.
     """
 
     def __init__(self, kind: Pooling, size: int) -> None:
@@ -23,31 +23,31 @@ class Pooler(nn.Module):
         self.query = nn.Parameter(torch.zeros(size)) if kind == "self_attention" else None
 
     def forward(self, states: Tensor, group: Tensor, heads: Tensor, groups: int) -> Tensor:
-        """Return the vectors of all L = `groups` groups of all documents, [B, L, H]; zeros for empty groups.
+        """Return the vectors of L = `groups` groups of tokens of each document, [B, L, H]; zeros for empty groups.
 
         Args:
-            states: h, [B, T, H].
+            states: hidden states h of tokens, [B, T, H].
             group: index of the group of each token, -1 for none, [B, T].
             heads: True at head tokens, [B, T].
         """
         B, _, H = states.shape
         if self.kind == "cls":
             group = group.masked_fill(~heads, -1)
-        # tokens in no group are collected in an additional last group of each document, which is dropped
+        # tokens in no group are collected in an additional last group of each document, which is dropped at the end
         group = group.masked_fill(group < 0, groups)                                 # [B, T]
         if self.kind == "max":
             index = group.unsqueeze(-1).expand_as(states)
-            empty = states.new_zeros(B, groups + 1, H)  # what stays where a group has no tokens
+            empty = states.new_zeros(B, groups + 1, H)  # zeros, which stay where a group has no tokens
             return empty.scatter_reduce(1, index, states, "amax", include_self=False)[:, :groups]
         weights = states.new_ones(group.shape)                                       # a before normalization, [B, T]
         if self.query is not None:
             energy = (states @ self.query * H**-0.5).to(states.dtype)                # [B, T]
             maxima = energy.new_zeros(B, groups + 1)
-            # maxima against overflow, detached because they cancel in the quotient
+            # each group's maximum, subtracted against overflow; detached, as it cancels in the quotient
             maxima = maxima.scatter_reduce(1, group, energy.detach(), "amax", include_self=False)
             weights = (energy - maxima.gather(1, group)).exp()
-        totals = states.new_zeros(B, groups + 1).scatter_add(1, group, weights)      # [B, L + 1]
-        flat_group = group + torch.arange(B, device=group.device).unsqueeze(1) * (groups + 1)  # over the batch, [B, T]
+        totals = states.new_zeros(B, groups + 1).scatter_add(1, group, weights)      # sums of weights, [B, L + 1]
+        flat_group = group + torch.arange(B, device=group.device).unsqueeze(1) * (groups + 1)  # index in batch, [B, T]
         sums = states.new_zeros(B * (groups + 1), H)
         sums = sums.index_add(0, flat_group.flatten(), (states * weights.unsqueeze(-1)).flatten(0, 1))
         denominators = totals.clamp_min(torch.finfo(totals.dtype).tiny).unsqueeze(-1)  # empty groups give 0, not NaN
@@ -55,34 +55,34 @@ class Pooler(nn.Module):
 
 
 def pool_texts(pooler: Pooler, states: Tensor, mask: Tensor) -> Tensor:
-    """Pool all tokens of each text, whose head is the first: [B, T, H], True at tokens [B, T] -> [B, H]."""
+    """Pool all tokens of each text, with the first as its head: states [B, T, H], mask [B, T] -> [B, H]."""
     heads = torch.zeros_like(mask)
     heads[:, 0] = True
-    return pooler(states, torch.where(mask, 0, -1), heads, 1).squeeze(1)  # group 0, -1 for padding
+    return pooler(states, torch.where(mask, 0, -1), heads, 1).squeeze(1)  # one group, 0; padding: -1
 
 
 def cosines(vectors: Tensor, other_vectors: Tensor) -> Tensor:
-    """Return the cosines of each two vectors: [..., L, H], [..., M, H] -> [..., L, M]; 0 for vectors of zeros."""
+    """Return cosines of all pairs of vectors: [..., L, H], [..., M, H] -> [..., L, M]; 0 for vectors of zeros."""
     return F.normalize(vectors, dim=-1) @ F.normalize(other_vectors, dim=-1).transpose(-1, -2)
 
 
 def document_cosine(sentences: Tensor, document: Tensor) -> Tensor:
-    """Return cos(e_i, D) of sentences [B, L, H] and documents [B, H], [B, L]."""
+    """Return the cosine of each sentence with its document: [B, L, H], [B, H] -> [B, L]."""
     return cosines(sentences, document.unsqueeze(1)).squeeze(-1)
 
 
 def centrality(sentences: Tensor, mask: Tensor) -> Tensor:
     """Return the mean cosine of each sentence with the others: [B, L, H], mask [B, L] -> [B, L]; 0 without others."""
-    pairs = mask.unsqueeze(1) & mask.unsqueeze(2)                                    # [B, L, L]
+    pairs = mask.unsqueeze(1) & mask.unsqueeze(2)  # of two real sentences, below of different ones, [B, L, L]
     pairs = (pairs & ~torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device)).to(sentences.dtype)
     return (cosines(sentences, sentences) * pairs).sum(-1) / pairs.sum(-1).clamp_min(1)
 
 
 class SentenceScorer(nn.Module):
-    """Logits of sentences, for a sigmoid.
+    """Logits of sentences with vectors e_i in a document with vector D; a sigmoid turns them into probabilities.
 
     `classifier`: w e_i + b. The others are a c_i + b with learned a and b, which keep the ranking while a is positive:
-    `document_cosine` with c_i = cos(e_i, D), `centrality` with the mean of cos(e_i, e_j); e: sentences, D: document.
+    `document_cosine` with c_i = cos(e_i, D), `centrality` with the mean over j of cos(e_i, e_j).
     """
 
     def __init__(self, kind: Scoring, size: int) -> None:
@@ -93,12 +93,12 @@ class SentenceScorer(nn.Module):
         if kind == "classifier":
             self.linear = nn.Linear(size, 1)
         else:
-            # with a = 5 cosines give probabilities of 0.007 to 0.993; with 1 only 0.27 to 0.73
+            # with a slope a of 5, cosines give probabilities of 0.007 to 0.993; with 1, only 0.27 to 0.73
             self.slope = nn.Parameter(torch.tensor(5.0))
             self.offset = nn.Parameter(torch.tensor(0.0))
 
     def forward(self, sentences: Tensor, document: Tensor, mask: Tensor) -> Tensor:
-        """Return the logits of sentences e [B, L, H] of documents D [B, H], [B, L]; undefined at padding."""
+        """Return logits of sentences, [B, L], from vectors of them [B, L, H] and documents [B, H]; undefined at padding."""
         if self.kind == "classifier":
             return self.linear(sentences).squeeze(-1)
         cosine = document_cosine(sentences, document) if self.kind == "document_cosine" else centrality(sentences, mask)

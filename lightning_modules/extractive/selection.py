@@ -19,7 +19,7 @@ class SelectionOptions:
     Attributes:
         selector: `top_k`, `trigram_blocking`, `mmr` or `triangle`.
         k: maximum number of sentences of a summary; a large one leaves the limit to the budgets.
-        mmr_form: `penalty`, s_i - lambda max sim; or `classic`, lambda s_i - (1 - lambda) max sim.
+        mmr_form: score minus redundancy R: `penalty`, s_i - lambda R_i; or `classic`, lambda s_i - (1 - lambda) R_i.
         trade_off: lambda of `mmr` and `triangle`; at most 1 in `classic`, where 1 - lambda is a weight, too.
         order: order of the sentences: as in the `document`, or by `score`, as they were selected.
         words: maximum number of words (`length_words`) of a summary; 0 for no limit.
@@ -59,46 +59,47 @@ class SelectionOptions:
 class Relations(NamedTuple):
     """Relations of sentences with each other and with their document."""
 
-    similarity: Tensor  # cosines between sentences, [B, L, L]
+    similarity: Tensor  # cosines between the L sentences of each document, [B, L, L]
     to_document: Tensor  # cosines of sentences and document, [B, L]
     shared: Tensor  # True where two sentences have a trigram in common, [B, L, L]
 
 
 def angular_distance(cosine: Tensor) -> Tensor:
-    """Return d = arccos(cos) / pi, in [0, 1]; unlike 1 - cos, it is a metric on directions."""
+    """Return d = arccos(cosine) / pi, in [0, 1]; unlike 1 - cosine, it is a metric: the triangle inequality holds."""
     return cosine.clamp(-1, 1).arccos() / torch.pi
 
 
 def shared_path(similarity: Tensor, to_document: Tensor) -> Tensor:
-    """Return which share of the shorter of the paths from the document to sentences i and j is common, [B, L, L].
+    """Return which share of the paths from the document to sentences i and j they have in common, [B, L, L].
 
-    With d the angular distance, r_i = d(i, document) and the Gromov product (i|j) = (r_i + r_j - d(i, j)) / 2,
+    The share is of the shorter path. With d the angular distance, r_i = d(i, document) and the length of the common
+    part (the Gromov product) (i|j) = (r_i + r_j - d(i, j)) / 2,
 
         g_ij = (i|j) / min(r_i, r_j), in [0, 1].
 
     The triangle inequality bounds it: d(i, j) <= r_i + r_j gives g >= 0 (equality: the sentences are on opposite sides
     of the document), and d(i, j) >= |r_i - r_j| gives (i|j) <= min(r_i, r_j), so g <= 1 (equality: one is on the path
-    to the other, or they are equal). For a sentence equal to the document (r = 0), g = 1. See `Relations`.
+    to the other, or they are equal). For a sentence equal to the document (r = 0), g = 1.
     """
     radius = angular_distance(to_document)                                           # [B, L]
     radius_i, radius_j = radius.unsqueeze(2), radius.unsqueeze(1)
-    product = (radius_i + radius_j - angular_distance(similarity)) / 2               # [B, L, L]
+    product = (radius_i + radius_j - angular_distance(similarity)) / 2               # (i|j), [B, L, L]
     smaller = torch.minimum(radius_i, radius_j)
-    # below 1e-6 a radius is 0 up to rounding, which may also carry the quotient slightly out of its bounds
+    # a radius below 1e-6 is 0 up to rounding errors, which may also carry the quotient slightly out of [0, 1]
     return torch.where(smaller > 1e-6, product / smaller.clamp_min(1e-6), torch.ones_like(product)).clamp(0, 1)
 
 
 def chosen_sentences(
     documents: Sequence[Sequence[str]],
-    scores: Tensor,  # [B, L]
+    scores: Tensor,  # of up to L sentences of each document, [B, L]
     mask: Tensor,  # True at sentences that may be selected, [B, L]
-    relations: Relations | None,  # None for `top_k`
+    relations: Relations | None,  # None for `top_k`, which needs none
     options: SelectionOptions,
 ) -> list[list[int]]:
     """Return the indices of the selected sentences of each document, in their order in the summary, see `select`."""
     counts = [[len(length_words(text)) for text in sentences] for sentences in documents]  # words, for the budgets
     selected = select(scores, mask, relations, options, pad(counts).to(scores.device)).tolist()
-    chosen = [[index for index in indices if index >= 0] for indices in selected]  # -1 stands for no sentence
+    chosen = [[index for index in indices if index >= 0] for indices in selected]  # without -1, for no sentence
     return list(map(sorted, chosen)) if options.order == "document" else chosen
 
 
@@ -108,29 +109,29 @@ def select(
     """Select sentences of each document greedily, within the limits of the options.
 
     Returns their indices in the order of selection, [B, min(k, L)], -1 at steps without an allowed sentence. Each step
-    takes the allowed sentence with the highest gain, of several the first one.
+    takes the allowed sentence with the highest gain, the first one of equal ones. With lambda = `trade_off`:
 
     - `top_k`: the gain is the score s_i.
-    - `trigram_blocking`: the same, but sentences that share a trigram with a selected one are not allowed (Paulus et
-      al. 2018).
-    - `mmr`: with R_i = max over selected j of cos(e_i, e_j), 0 for the first, s_i - lambda R_i (`penalty`) or
-      lambda s_i - (1 - lambda) R_i (`classic`; Carbonell and Goldstein 1998).
-    - `triangle`: s_i - lambda max over selected j of g_ij (`shared_path`). No formula is published under this name;
-      this one is ours.
+    - `trigram_blocking`: the gain is s_i, but sentences that share a trigram with a selected one are not allowed
+      (Paulus et al. 2018).
+    - `mmr`: with the redundancy R_i = max over selected j of cos(e_i, e_j), 0 at the first step, the gain is
+      s_i - lambda R_i (`penalty`) or lambda s_i - (1 - lambda) R_i (`classic`; Carbonell and Goldstein 1998).
+    - `triangle`: s_i - lambda R_i with R_i = max over selected j of the `shared_path` g_ij. No formula is published
+      under this name; this one is ours.
 
     A sentence that would exceed the budget of words is passed over for the next best that fits. A document has at least
     one sentence in its summary: if none is within the limits, the one with the highest gain.
 
     The scores s, the mask of sentences that may be selected, and the number of words, for budgets, are [B, L].
     """
-    within_limits, remaining_words = _limit(scores, mask, options, words)
+    within_limits, remaining_words = _limit(scores, mask, options, words)                        # [B, L], [B] or None
     selectable = torch.where(within_limits.any(1, keepdim=True), within_limits, mask)            # [B, L]
-    redundancy = torch.zeros_like(scores)  # maximum overlap with a selected sentence
+    redundancy = torch.zeros_like(scores)  # maximum overlap with a selected sentence, R of the docstring
     overlap = _overlap(relations, options)                                                       # [B, L, L] or None
     documents = torch.arange(len(scores), device=scores.device)
     selected = []
     for step in range(min(options.k, scores.shape[1])):
-        if options.share and step:  # the first sentence is always selected; padding has no words
+        if options.share and step:  # at least one sentence is selected; padding has no words, so it does not count
             max_sentences = ((words > 0).sum(1) * options.share).round()
             selectable &= (step < max_sentences).unsqueeze(1)
         gain = _gain(scores, redundancy, options).masked_fill(~selectable, float("-inf"))
@@ -154,7 +155,7 @@ def select(
 def _limit(
     scores: Tensor, mask: Tensor, options: SelectionOptions, words: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
-    """Return which sentences alone keep limits, [B, L], and budgets of words, [B] or None; `words`: counts, [B, L]."""
+    """Return which sentences by themselves are within limits, [B, L], and word budgets, [B] or None; `words`: [B, L]."""
     allowed = mask.clone()
     budget = None
     if options.min_score:
@@ -162,14 +163,14 @@ def _limit(
     if options.words or options.ratio:
         budget = torch.full_like(words[:, 0], options.words or torch.iinfo(words.dtype).max)  # max: no limit
         if options.ratio:
-            share = words.sum(1) * options.ratio + 1e-3  # so that a product of 28.9999 by rounding is 29
+            share = words.sum(1) * options.ratio + 1e-3  # 28.9999 by rounding errors counts as 29
             budget = torch.minimum(budget, share.floor().long())
         allowed &= words <= budget.unsqueeze(1)
     return allowed, budget
 
 
 def _overlap(relations: Relations | None, options: SelectionOptions) -> Tensor | None:
-    """Return the overlap of two sentences that the selector avoids, [B, L, L], bool for trigrams; None for `top_k`."""
+    """Return the overlap of each two sentences, which the selector avoids, [B, L, L] (bool: trigrams), or None."""
     if options.selector == "top_k":
         return None
     if options.selector == "trigram_blocking":
@@ -180,7 +181,7 @@ def _overlap(relations: Relations | None, options: SelectionOptions) -> Tensor |
 
 
 def _gain(scores: Tensor, redundancy: Tensor, options: SelectionOptions) -> Tensor:
-    """Return the gain of each sentence, see `select`: scores and redundancy [B, L] -> [B, L]."""
+    """Return the gain of each sentence, which `select` maximizes: scores and redundancy [B, L] -> [B, L]."""
     if options.selector == "mmr" and options.mmr_form == "classic":
         return options.trade_off * scores - (1 - options.trade_off) * redundancy
     if options.selector in ("mmr", "triangle"):

@@ -22,7 +22,7 @@ class InterSentenceOptions:
     """Transformer layers over the vectors of sentences."""
 
     layers: int = 2
-    """Number of layers; 0 for `scoring: document_cosine`, which compares pooled vectors."""
+    """Number of layers; always 0 with `scoring: document_cosine`, which compares pooled vectors."""
     heads: int = 8
     """Number of attention heads."""
     inner_size: int = 2048
@@ -30,7 +30,7 @@ class InterSentenceOptions:
     activation: Activation = "relu"
     """Activation of the feed-forward networks; PreSumm has `gelu_tanh`."""
     first_norm: bool = True
-    """Normalize the input of the first layer, as the other layers do; PreSumm does not."""
+    """Whether the first layer normalizes its input, as the other layers do; PreSumm's does not."""
     width: int = 0
     """Width of the layers, to which sentence vectors are projected; 0 for the width of the encoder."""
     layout: bool = False
@@ -39,26 +39,26 @@ class InterSentenceOptions:
     ranks: bool = False
     """Add the TextRank and LexRank of each sentence to the features of `layout`, which it needs."""
     lead_prior: float = 0.0
-    """Strength of `layout.lead_prior` in the logits of summaries, not in those of the loss; needs `layout`."""
+    """Strength of a prior for the beginning (`layout.lead_prior`) in logits, but not of the loss; needs `layout`."""
     members: int = 1
-    """Number of such stacks of layers, each with its own scorer and loss; summaries have the mean of their logits."""
+    """Number of stacks of layers, each with its own scorer and loss; summaries are selected by their mean logits."""
 
 
 class ScoredSentences(NamedTuple):
-    """Output of the network for the sentences of a batch."""
+    """Output of the network for a batch of B documents of up to L sentences."""
 
-    logits: Tensor  # mean over members, plus `lead_prior`, [B, L]
+    logits: Tensor  # mean over the M members, plus a prior for the beginning if wanted (`lead_prior`), [B, L]
     vectors: Tensor  # pooled vectors of sentences, [B, L, H]
     document: Tensor  # vectors of documents, [B, H]
     members: Tensor  # logits of each member for the loss, [M, B, L]
 
 
 class InterSentenceScorer(nn.Module):
-    """Inter-sentence layers and a scorer over vectors of H = `vector_size`; other arguments as of `SentenceNetwork`."""
+    """Transformer layers between sentences (options `between`) and a scorer, over vectors of width H = `vector_size`."""
 
     def __init__(self, vector_size: int, scoring: Scoring, between: InterSentenceOptions, dropout: float) -> None:
         super().__init__()
-        num_layers = 0 if scoring == "document_cosine" else between.layers  # cosines compare pooled vectors
+        num_layers = 0 if scoring == "document_cosine" else between.layers  # it compares pooled vectors
         size = between.width if num_layers and between.width else vector_size
         self.scorer = SentenceScorer(scoring, size)
         self.layers = nn.ModuleList(
@@ -67,7 +67,7 @@ class InterSentenceScorer(nn.Module):
         )
         if num_layers and not between.first_norm:
             self.layers[0].around_attention.norm = nn.Identity()  # its input is not normalized, as in PreSumm
-        self.norm = nn.LayerNorm(size) if num_layers else None  # the layers normalize their inputs, not their output
+        self.norm = nn.LayerNorm(size) if num_layers else None  # layers do not normalize their output
         if num_layers and between.width:
             self.project: nn.Module = nn.Sequential(nn.Linear(vector_size, size), Dropout(dropout))
         else:
@@ -75,17 +75,17 @@ class InterSentenceScorer(nn.Module):
         self.layout = LayoutEmbedding(size, between.ranks) if num_layers and between.layout else None
 
     def between(self, vectors: Tensor, mask: Tensor, features: Tensor | None = None) -> Tensor:
-        """Apply the layers of width D, [B, L, H] -> [B, L, D]; features are `layout_features`, [B, L, 13], or None."""
+        """Apply the layers of width D, [B, L, H] -> [B, L, D]; `features`: `layout_features`, [B, L, 13], or None."""
         if self.norm is None:  # there are no layers
             return vectors
-        x = self.placed(vectors, mask, features)  # with positions, [B, L, D]
+        x = self.placed(vectors, mask, features)  # [B, L, D]
         key_mask = attention_mask(mask)
         for layer in self.layers:
             x = layer(x, key_mask)
         return self.norm(x)
 
     def placed(self, vectors: Tensor, mask: Tensor, features: Tensor | None) -> Tensor:
-        """Project sentence vectors, and add embeddings of their layout or else positions: [B, L, H] -> [B, L, D]."""
+        """Project sentence vectors, and add embeddings of layout or, without it, positions: [B, L, H] -> [B, L, D]."""
         x = self.project(vectors)
         if self.layout is not None:
             return x + self.layout(features, vectors, mask)
@@ -95,12 +95,12 @@ class InterSentenceScorer(nn.Module):
         """Return the attention between sentences in the last layer, mean over heads, [B, L, L]; None without layers."""
         if self.norm is None:
             return None
-        x = self.placed(vectors, mask, features)  # with positions, [B, L, D]
+        x = self.placed(vectors, mask, features)  # [B, L, D]
         key_mask = attention_mask(mask)
         for layer in self.layers[:-1]:
             x = layer(x, key_mask)
         last = self.layers[-1]
-        x = last.around_attention.norm(x)  # the residual branch of attention begins with it (pre-normalization)
+        x = last.around_attention.norm(x)  # pre-normalization: attention reads normalized vectors
         return last.attention.weights(x, x, key_mask).mean(1)
 
 
@@ -108,9 +108,9 @@ class SentenceNetwork(InterSentenceScorer):
     """Encoder, pooler, and one or several members, which are inter-sentence layers with a scorer each.
 
     The network itself is the first member, so that its weights have the same names whether there are others or not.
-    `joint` encodes the whole document in one pass, so that sentences attend to each other. `separate` encodes each
-    sentence separately (states H_S), and the document in another pass (H_D), for `document_cosine` and selectors alone.
-    Interval segments alternate between sentences (embeddings E_A, E_B, E_A, ..). Other arguments: see `BertSum`.
+    The encoding `joint` encodes the whole document in one pass, so that sentences attend to each other; `separate`
+    encodes each sentence separately, and the document in another pass if a scorer or selector needs its vector. With
+    `interval_segments`, segment embeddings of sentences alternate (E_A, E_B, E_A, ..). Other arguments: see `BertSum`.
     """
 
     def __init__(
@@ -130,9 +130,9 @@ class SentenceNetwork(InterSentenceScorer):
         self.encoding = encoding
         self.interval_segments = interval_segments
         self.pooler = Pooler(pooling, reader.size)
-        self.lead_prior = between.lead_prior  # the prior's strength
+        self.lead_prior = between.lead_prior  # strength of the prior for the beginning
         for name in ("lead_prior", "ranks"):  # options that read the features of `layout`
-            if getattr(between, name) and self.layout is None:  # `layout` is set by the base class
+            if getattr(between, name) and self.layout is None:  # set by the base class
                 raise ValueError(f"inter_sentence.{name} needs inter_sentence.layout: true")
         if between.members < 1:
             raise ValueError(f"inter_sentence.members must be at least 1, got {between.members}")
@@ -140,14 +140,14 @@ class SentenceNetwork(InterSentenceScorer):
         self.others = nn.ModuleList(InterSentenceScorer(reader.size, scoring, between, dropout) for _ in other_members)
 
     def states(self, tokens: Tensor, lengths: Tensor, owner: Tensor, starts: Sequence[Sequence[int]] | None) -> Tensor:
-        """Return the states of all tokens, [B, T, H], of documents with `lengths` tokens, [B] on the CPU.
+        """Return the hidden states of all tokens, [B, T, H], of documents with `lengths` tokens, [B] on the CPU.
 
-        With `starts`, the first token of each passage of each document, passages (pieces of sentences) are encoded
-        separately, else whole documents, long ones in windows. `owner`: index of each token's sentence or -1, [B, T].
+        With `starts`, the first token of each piece of a sentence in each document, pieces are encoded separately, else
+        whole documents, long ones in windows. `owner` is the index of each token's sentence, -1 for none, [B, T].
         """
         segments = owner.clamp_min(0) % 2 if self.interval_segments else None  # E_A or E_B, [B, T]
         if starts is not None:
-            passages = sections(lengths.tolist(), starts)  # one for each piece
+            passages = sections(lengths.tolist(), starts)  # one passage for each piece
             limit = self.reader.max_tokens
             longest = max((passage.size for passage in passages), default=0)
             if limit is not None and longest > limit:
@@ -168,12 +168,12 @@ class SentenceNetwork(InterSentenceScorer):
     ) -> ScoredSentences:
         """Return the scores of sentences; arguments as in `ExtractiveBatch`, features `layout_features`, [B, L, 13].
 
-        `separate` takes another pass for vectors of documents, so they are zeros unless the scorer needs them or the
-        caller, `with_document`, for its selector.
+        The encoding `separate` needs another pass for vectors of documents, so they are zeros unless the scorer needs
+        them, or the caller does (`with_document`).
         """
         states, document_states = self.encoded(tokens, lengths, owner, starts, with_document)
-        vectors = self.pooler(states, owner, heads, mask.shape[1])  # by `owner`, each token's sentence: [B, L, H]
-        if document_states is None:  # `separate`, and neither scorer nor caller needs them
+        vectors = self.pooler(states, owner, heads, mask.shape[1])  # `owner`: each token's sentence; [B, L, H]
+        if document_states is None:  # neither scorer nor caller needs vectors of documents
             document = torch.zeros_like(vectors[:, 0])                                       # [B, H]
         else:
             document = pool_texts(self.pooler, document_states, owner >= 0)
@@ -187,9 +187,9 @@ class SentenceNetwork(InterSentenceScorer):
         starts: Sequence[Sequence[int]],
         with_document: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the states of all tokens for vectors of sentences and for those of documents, [B, T, H]; see `states`.
+        """Return the states of tokens for vectors of sentences, and for vectors of documents, [B, T, H]; see `states`.
 
-        With `joint` both are the same. With `separate` the second is None if neither caller nor scorer needs it.
+        With `joint` both are equal. With `separate` the second is None if neither caller nor scorer needs it.
         """
         if self.encoding == "joint":
             states = self.states(tokens, lengths, owner, None)
@@ -202,12 +202,12 @@ class SentenceNetwork(InterSentenceScorer):
     def scored(
         self, vectors: Tensor, document: Tensor, mask: Tensor, features: Tensor | None = None
     ) -> ScoredSentences:
-        """Return the scores of pooled vectors of sentences [B, L, H] and documents [B, H]; see `forward`."""
+        """Return scores of sentences from pooled vectors of sentences [B, L, H] and documents [B, H]; see `forward`."""
         member_logits = []  # [B, L] each
         for member in (self, *self.others):
             member_logits.append(member.scorer(member.between(vectors, mask, features), document, mask))
         members = torch.stack(member_logits)                                                 # [M, B, L]
         logits = members.mean(0)                                                             # [B, L]
         if self.lead_prior:
-            logits = logits + lead_prior(features, vectors, mask, self.lead_prior)  # cos with topic, less if late
-        return ScoredSentences(logits, vectors, document, members)  # the loss is over members, without the prior
+            logits = logits + lead_prior(features, vectors, mask, self.lead_prior)  # favors early ones
+        return ScoredSentences(logits, vectors, document, members)  # the loss reads `members`, without the prior

@@ -14,16 +14,16 @@ from lightning_modules.summary import Summary
 class ExtractiveSummary(Summary):
     """A summary of sentences of the document."""
 
-    positions: list[int] = field(default_factory=list)  # of its sentences in the document, in order
-    sentence_scores: list[float] = field(default_factory=list)  # of all sentences of the document
-    document: list[str] = field(default_factory=list)  # its sentences; not part of the record
-    attention: np.ndarray | None = None  # between its sentences, [L, L], if requested; not part of the record
+    positions: list[int] = field(default_factory=list)  # indices of its sentences in the document, in the summary's order
+    sentence_scores: list[float] = field(default_factory=list)  # scores of all sentences of the document
+    document: list[str] = field(default_factory=list)  # sentences of the document; not part of the record
+    attention: np.ndarray | None = None  # between the L sentences, [L, L], if requested; not part of the record
 
     @classmethod
     def of(
         cls, name: str, references: list[list[str]], document: list[str], positions: list[int], scores: list[float]
     ) -> Self:
-        """Return the summary of the sentences of `document` at `positions`; scores may be padded beyond its length."""
+        """Return the summary, with the id `name`, of the sentences of `document` at `positions`; scores may be padded."""
         sentences = [document[index] for index in positions]
         scores = scores[: len(document)]
         return cls(name, sentences, references, positions=positions, sentence_scores=scores, document=document)
@@ -34,7 +34,7 @@ class ExtractiveSummary(Summary):
         return [(index, self.document[index], self.sentence_scores[index]) for index in self.positions]
 
     def record(self) -> dict[str, Any]:
-        """Return the record for predictions.jsonl."""
+        """Return the record of the summary for predictions.jsonl."""
         return super().record() | {
             "positions": self.positions,
             "sentence_scores": [round(score, 6) for score in self.sentence_scores],
@@ -50,9 +50,9 @@ def extract(
     relations: Relations | None,
     options: SelectionOptions,
 ) -> list[ExtractiveSummary]:
-    """Return the summaries of documents named by `ids`, selected by scores of sentences, [B, L], padded; see `select`.
+    """Return extractive summaries of B documents with `ids`: sentences selected by padded scores, [B, L]; see `select`.
 
-    `candidates` is True at sentences that may be selected, [B, L]; selectors such as `top_k` need no relations (None).
+    `candidates` is True at sentences that may be selected, [B, L]; `relations` may be None for the selector `top_k`.
     """
     selected = chosen_sentences(documents, scores, candidates, relations, options)
     return list(map(ExtractiveSummary.of, ids, references, documents, selected, scores.tolist()))

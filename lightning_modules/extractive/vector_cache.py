@@ -16,16 +16,16 @@ from lightning_modules.extractive.names import Pooling
 from lightning_modules.extractive.scoring import Pooler, pool_texts
 from lightning_modules.stored import digest
 
-FROZEN_POOLINGS: tuple[Pooling, ...] = ("cls", "mean", "max")  # poolings without weights
+FROZEN_POOLINGS: tuple[Pooling, ...] = ("cls", "mean", "max")  # poolings without trained weights
 
 
 def pool_all(states: Tensor, whole: Tensor | None, owner: Tensor, heads: Tensor, width: int) -> Tensor:
-    """Pool each document and its L = `width` sentences by cls, mean and max, P = 3 poolings -> [B, 1 + L, P, H].
+    """Pool each document and its L = `width` sentences by cls, mean and max (P = 3 poolings): [B, 1 + L, P, H].
 
-    The encoder takes almost all of the time, so that the results of all poolings are computed and stored together. The
-    tokens have `states` for sentences and `whole` for documents, [B, T, H], which differ in `separate` encoding; if
+    Almost all of the time goes to the encoder, so the results of all poolings are computed and stored together. States
+    of tokens, [B, T, H], are `states` for sentences and `whole` for documents, which differ in `separate` encoding; if
     `whole` is None, the vectors of documents are 0. `owner` is the sentence of each token, -1 at padding; `heads` is
-    True at the first token of each piece of a sentence (a long one has several), [B, T] both.
+    True at the first token of each piece of a sentence (a long one has several); both are [B, T].
     """
     pooled = []
     for kind in FROZEN_POOLINGS:
@@ -37,20 +37,20 @@ def pool_all(states: Tensor, whole: Tensor | None, owner: Tensor, heads: Tensor,
 
 
 class VectorCache:
-    """Vectors of documents by the digest of their sentences and pieces, float32, in memory and in a file.
+    """Cache of the vectors of documents and their sentences, float32, by digests of texts, in memory and in a file.
 
     A sentence takes 12 H bytes (3 poolings of width H), 4.6 kB with MiniLM. A damaged file counts as empty, and is
     replaced. The file's name depends on the encoder's weights, `state`, and `settings`; no folder means no file.
     """
 
     def __init__(self, state: dict[str, Tensor], *settings: object, folder: Path | None = None) -> None:
-        name = f"{digest(state, *settings)[:24]}.safetensors"  # 24 hexadecimal digits exclude collisions
+        name = f"{digest(state, *settings)[:24]}.safetensors"  # 24 digits: collisions are negligible
         self.path = None if folder is None else Path(folder, "vectors", name)
         self._vectors = self._stored()
         self._num_stored = len(self._vectors)
 
     def _stored(self) -> dict[str, Tensor]:
-        """Return the vectors in the file, see `pool_all`, [1 + L, P, H] each."""
+        """Return the vectors in the file by their keys, each [1 + L, P, H]: of a document, then of its L sentences."""
         try:
             return load_file(self.path) if self.path is not None and self.path.is_file() else {}
         except (OSError, SafetensorError):
@@ -59,27 +59,27 @@ class VectorCache:
     def vectors(
         self, texts: Sequence[Sequence[str]], starts: Sequence[Sequence[int]], compute: Callable[[], Tensor]
     ) -> Tensor:
-        """Return the vectors of a batch as of `pool_all`, [B, 1 + L, P, H], on the CPU.
+        """Return the vectors of documents and their sentences (`texts`), see `pool_all`, [B, 1 + L, P, H], on the CPU.
 
-        If one is missing, `compute` returns all, to be kept in memory. `starts` are the first tokens of each
-        document's pieces, into which long sentences are split; the vectors depend on them.
+        If any document is not cached, `compute` returns the vectors of all, which are then kept in memory. `starts` are
+        the first tokens of each document's pieces, into which long sentences are split; the vectors depend on them.
         """
         keys = [text_digest(json.dumps([list(text), list(first)])) for text, first in zip(texts, starts)]
         if any(key not in self._vectors for key in keys):
             for key, padded, text in zip(keys, compute().float().cpu(), texts):
-                self._vectors[key] = padded[: 1 + len(text)].clone()  # the copy does not hold the memory of the batch
+                self._vectors[key] = padded[: 1 + len(text)].clone()  # a slice would keep the batch in memory
         return pad_sequence([self._vectors[key] for key in keys], batch_first=True)
 
     def save(self) -> None:
-        """Write the file if there are new vectors; those that another process has written since are kept."""
+        """Write the file if there are new vectors; vectors that another process has written meanwhile are kept."""
         if self.path is None or len(self._vectors) == self._num_stored:
             return
         self._vectors = self._stored() | self._vectors  # the file may have grown since it was read
-        self._num_stored = len(self._vectors)  # vectors in the file
+        self._num_stored = len(self._vectors)  # number of vectors in the file
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        part = self.path.with_suffix(f".{os.getpid()}")  # of this process: other runs may write the same file
+        temporary = self.path.with_suffix(f".{os.getpid()}")  # other processes may write the same file
         try:
-            save_file(self._vectors, part)
-            part.replace(self.path)
+            save_file(self._vectors, temporary)
+            temporary.replace(self.path)
         finally:
-            part.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
