@@ -50,8 +50,7 @@ class SegmentationNetwork(nn.Module):
         """
         states = bidirectional(self.lstm, words[rows], lengths).states                       # [C, T, 2 hidden_size]
         scores = self.score(self.dropout(states))                                            # [C, T, 2]
-        # the tag `OTHER` is impossible at the first word of a sentence, `BEGIN` nowhere
-        impossible = torch.stack([begins[rows], torch.zeros_like(rows, dtype=torch.bool)], -1)  # [C, T, 2]
+        impossible = torch.stack([begins[rows], torch.zeros_like(rows, dtype=torch.bool)], -1)  # (OTHER, BEGIN)
         return scores.masked_fill(impossible, float("-inf"))
 
 

@@ -57,8 +57,7 @@ class LabelClasses(NamedTuple):
 def nucleus_distribution(nodes: SplitPosterior, labels: Tensor, classes: LabelClasses, size: int) -> Tensor:
     """Return p(a, b, l) = P(EDU a is the nucleus of b under relation l) with `rows: nucleus`: double [E, E, R].
 
-    An EDU a then counts only if it is a nucleus of its own parent. N `nodes` are over E = `size` EDUs; `labels` are
-    P(class | node), [N, C]. In a single tree, all nodes have P = 1.
+    EDU a must be a nucleus of its own parent, too. N `nodes` over E = `size` EDUs; `labels`: P(class | node), [N, C].
     """
     nodes = nodes._replace(probability=nodes.probability.double())
     labels = labels.double()
@@ -109,8 +108,7 @@ def span_masses(potentials: Potentials, marginals: list[WidthMarginals], labels:
         for child in children.splits(width, starts):  # left, then right children, views of the chart
             child.addcmul_(splits.unsqueeze(-1), node_labels.unsqueeze(2))           # [B, starts, width, L]
     i, j = torch.ones(size, size, device=labels.device).triu().nonzero(as_tuple=True)  # all spans i..j, i <= j
-    # a `Chart` has the span i..j at [i, j - i] of `left`, and at [j, E - 1 - (j - i)] of `right`
-    masses[:, i, j] -= children.left[:, i, j - i] + children.right[:, j, size - 1 - (j - i)]
+    masses[:, i, j] -= children.left[:, i, j - i] + children.right[:, j, size - 1 - (j - i)]  # as `Chart` stores i..j
     return masses
 
 

@@ -142,8 +142,7 @@ class DiscourseParser(EncoderModule):
             return self.vectors(batch)
 
         def compute() -> list[Tensor]:
-            # without padding, since the cache holds the vectors of single texts
-            return [vectors[:size] for vectors, size in zip(self.vectors(batch), batch.sizes.tolist())]
+            return [vectors[:size] for vectors, size in zip(self.vectors(batch), batch.sizes.tolist())]  # no padding
 
         return pad_sequence(self.cached_vectors(batch.digests, compute), batch_first=True)
 

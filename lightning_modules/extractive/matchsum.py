@@ -42,8 +42,7 @@ class MatchSum(EncoderSummarizer):
         margin: margin between candidates of consecutive ranks.
         temperature: temperature of ROUGE in `soft_labels`.
         scale: temperature of cosines in `soft_labels`.
-        proposal_weight: weight of the mean score of a candidate's sentences, added to its cosine; 0 in the paper. The
-            scores are those of the extractive model that proposed the candidates.
+        proposal_weight: weight of a candidate's mean score by the proposing model, added to its cosine; 0 in the paper.
         order: order of the sentences in a summary: as in the `document`, or by `score` of the proposing model.
         optimizer: options of AdamW; the paper has the schedule `inverse_root`.
         val_summaries: number of validation documents summarized at each validation during training; -1 for all.
@@ -112,8 +111,7 @@ class MatchSum(EncoderSummarizer):
         texts = self.vectors(batch.texts, batch.text_sizes, batch.text_of, count=len(batch.texts))
         documents = F.normalize(upcast_half(documents), dim=-1)                              # [B, H]
         texts = F.normalize(upcast_half(texts), dim=-1)
-        # `slots` and `gold` are indices of texts, [B, C] and [B]
-        candidates = (texts[batch.slots] * documents.unsqueeze(1)).sum(-1)                   # [B, C]
+        candidates = (texts[batch.slots] * documents.unsqueeze(1)).sum(-1)  # `slots`, `gold`: indices of texts; [B, C]
         return candidates, (texts[batch.gold] * documents).sum(-1)
 
     def loss_terms(self, batch: MatchSumBatch) -> dict[str, Tensor]:

@@ -98,7 +98,7 @@ class SentenceScorer(nn.Module):
             self.offset = nn.Parameter(torch.tensor(0.0))
 
     def forward(self, sentences: Tensor, document: Tensor, mask: Tensor) -> Tensor:
-        """Return logits of sentences, [B, L], from vectors of them [B, L, H] and documents [B, H]; undefined at padding."""
+        """Return logits, [B, L], from vectors of sentences [B, L, H] and documents [B, H]; undefined at padding."""
         if self.kind == "classifier":
             return self.linear(sentences).squeeze(-1)
         cosine = document_cosine(sentences, document) if self.kind == "document_cosine" else centrality(sentences, mask)

@@ -70,10 +70,9 @@ def angular_distance(cosine: Tensor) -> Tensor:
 
 
 def shared_path(similarity: Tensor, to_document: Tensor) -> Tensor:
-    """Return which share of the paths from the document to sentences i and j they have in common, [B, L, L].
+    """Return which share of the shorter path from the document to sentence i or j both paths have in common, [B, L, L].
 
-    The share is of the shorter path. With d the angular distance, r_i = d(i, document) and the length of the common
-    part (the Gromov product) (i|j) = (r_i + r_j - d(i, j)) / 2,
+    With d the angular distance, r_i = d(i, document) and the common length (i|j) = (r_i + r_j - d(i, j)) / 2,
 
         g_ij = (i|j) / min(r_i, r_j), in [0, 1].
 
@@ -155,7 +154,7 @@ def select(
 def _limit(
     scores: Tensor, mask: Tensor, options: SelectionOptions, words: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
-    """Return which sentences by themselves are within limits, [B, L], and word budgets, [B] or None; `words`: [B, L]."""
+    """Return which sentences by themselves keep the limits, [B, L], and word budgets, [B] or None; `words`: [B, L]."""
     allowed = mask.clone()
     budget = None
     if options.min_score:

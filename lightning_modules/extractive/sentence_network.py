@@ -39,7 +39,7 @@ class InterSentenceOptions:
     ranks: bool = False
     """Add the TextRank and LexRank of each sentence to the features of `layout`, which it needs."""
     lead_prior: float = 0.0
-    """Strength of a prior for the beginning (`layout.lead_prior`) in logits, but not of the loss; needs `layout`."""
+    """Strength of `layout.lead_prior` (favors the beginning) in logits of summaries, not the loss; needs `layout`."""
     members: int = 1
     """Number of stacks of layers, each with its own scorer and loss; summaries are selected by their mean logits."""
 
@@ -54,7 +54,7 @@ class ScoredSentences(NamedTuple):
 
 
 class InterSentenceScorer(nn.Module):
-    """Transformer layers between sentences (options `between`) and a scorer, over vectors of width H = `vector_size`."""
+    """Transformer layers between sentences (options `between`), then a scorer, for vectors of H = `vector_size`."""
 
     def __init__(self, vector_size: int, scoring: Scoring, between: InterSentenceOptions, dropout: float) -> None:
         super().__init__()

@@ -14,7 +14,7 @@ from lightning_modules.summary import Summary
 class ExtractiveSummary(Summary):
     """A summary of sentences of the document."""
 
-    positions: list[int] = field(default_factory=list)  # indices of its sentences in the document, in the summary's order
+    positions: list[int] = field(default_factory=list)  # indices of its sentences in the document, in summary order
     sentence_scores: list[float] = field(default_factory=list)  # scores of all sentences of the document
     document: list[str] = field(default_factory=list)  # sentences of the document; not part of the record
     attention: np.ndarray | None = None  # between the L sentences, [L, L], if requested; not part of the record
@@ -23,7 +23,7 @@ class ExtractiveSummary(Summary):
     def of(
         cls, name: str, references: list[list[str]], document: list[str], positions: list[int], scores: list[float]
     ) -> Self:
-        """Return the summary, with the id `name`, of the sentences of `document` at `positions`; scores may be padded."""
+        """Return the summary, of id `name`, with the sentences of `document` at `positions`; scores may be padded."""
         sentences = [document[index] for index in positions]
         scores = scores[: len(document)]
         return cls(name, sentences, references, positions=positions, sentence_scores=scores, document=document)

@@ -10,27 +10,27 @@ from torchmetrics import Metric
 class BoundaryF1(Metric):
     """Precision, recall and F1 x 100 of segment boundaries, micro-averaged over all texts.
 
-    `f1` counts all boundaries, as in published results of EDU segmentation; `inner_f1` leaves out boundaries that are
-    known in advance (the first words of gold sentences).
+    `f1` counts all boundaries, as in published results of segmentation into discourse units (EDUs); `inner_f1` leaves
+    out boundaries that are known in advance (the first words of gold sentences).
     """
 
     full_state_update = False
 
     def __init__(self) -> None:
         super().__init__()
-        for name in ("hits", "found", "gold", "inner_hits", "inner_found", "inner_gold"):
+        for name in ("hits", "found", "gold", "inner_hits", "inner_found", "inner_gold"):  # found: predicted
             self.add_state(name, torch.tensor(0), dist_reduce_fx="sum")
 
     def update(
         self, predicted: Collection[Hashable], gold: Collection[Hashable], trivial: Collection[Hashable] = ()
     ) -> None:
-        """Add a text by the beginnings of its segments, indices of words or characters.
+        """Add a text by the predicted and gold beginnings of its segments, as indices of words or characters.
 
-        `trivial` beginnings are known in advance, such as those of sentences; the inner scores leave them out.
+        `trivial` beginnings are known in advance, such as beginnings of sentences; the inner scores leave them out.
         """
         predicted, gold, trivial = set(predicted), set(gold), set(trivial)
         inner_predicted, inner_gold = predicted - trivial, gold - trivial
-        counts = {"hits": predicted & gold, "found": predicted, "gold": gold}  # to add to the states of these names
+        counts = {"hits": predicted & gold, "found": predicted, "gold": gold}  # to be counted in states of these names
         counts |= {"inner_hits": inner_predicted & inner_gold, "inner_found": inner_predicted, "inner_gold": inner_gold}
         for name, boundaries in counts.items():
             setattr(self, name, getattr(self, name) + len(boundaries))
@@ -43,6 +43,6 @@ class BoundaryF1(Metric):
             hits, predicted, gold = (getattr(self, prefix + name).double() for name in ("hits", "found", "gold"))
             fractions = {"precision": (hits, predicted), "recall": (hits, gold), "f1": (2 * hits, predicted + gold)}
             for name, (part, total) in fractions.items():
-                score = 100 * part / total if total else torch.full_like(total, 100)  # no boundary, and so no error
+                score = 100 * part / total if total else torch.full_like(total, 100)  # 100: no boundary, no error
                 scores[prefix + name] = score.float()
         return scores

@@ -7,12 +7,12 @@ from lightning_modules.metrics.rouge import VARIANTS, has_text, score_many
 
 
 def lead_scores(documents: Iterable[Document], language: str = "en") -> dict[str, float]:
-    """Return the mean ROUGE F1 x 100 of the first sentences of documents with nonblank references; {} if none."""
+    """Return the mean ROUGE F1 x 100 of documents' first sentences, by variant; {} without nonblank references."""
     leads, references = [], []
     for document in documents:
-        if with_text := [reference for reference in document.references if has_text(reference)]:
+        if nonblank := [reference for reference in document.references if has_text(reference)]:
             leads.append(document.sentences[:1])
-            references.append(with_text)
+            references.append(nonblank)
     if not leads:
         return {}
     scores = score_many(leads, references, language=language)
@@ -20,12 +20,12 @@ def lead_scores(documents: Iterable[Document], language: str = "en") -> dict[str
 
 
 def describe_lead(lead: Mapping[str, float]) -> str:
-    """Return the scores of lead-1 as a line."""
+    """Return a line of text with the ROUGE scores of lead-1."""
     scores = ", ".join(f"{name} {value:.2f}" for name, value in lead.items())
     return f"lead-1, the first sentence of each document: {scores}"
 
 
 def beside_lead(rouge1: float, lead: Mapping[str, float] | None) -> str:
-    """Return ROUGE-1 of a model, and of lead-1 if it is known."""
+    """Return a text with ROUGE-1 of a model and, if known, of lead-1, the first sentence of each document."""
     compared = f"; the first sentence of each document (lead-1) has {lead['rouge1']:.2f}" if lead else ""
     return f"ROUGE-1 {rouge1:.2f}{compared}"

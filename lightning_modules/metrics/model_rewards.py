@@ -12,8 +12,8 @@ class ModelReward(Reward):
     """Base class of rewards by a Hugging Face model.
 
     Args:
-        model: folder, or name on the hub, which is downloaded.
-        batch_size: number of texts or pairs in a batch of the model.
+        model: folder, or name on the Hugging Face hub, which is downloaded.
+        batch_size: number of texts or pairs of texts that the model reads at once.
         device: device of the model: cpu, cuda, ..., or "auto" for a GPU if available.
     """
 
@@ -24,11 +24,11 @@ class ModelReward(Reward):
 
 
 class BertScoreReward(ModelReward):
-    """BERTScore F1 in [0, 1] with the best reference; 0 without a reference or text.
+    """BERTScore F1 in [0, 1] with the best reference; 0 without a reference or for an empty text.
 
     Args:
         model, batch_size, device: see `ModelReward`.
-        layer: hidden layer; None for the choice of the authors, or the last layer of models that they do not list.
+        layer: hidden layer of the model; None for the authors' choice, or the last layer of unlisted models.
     """
 
     name = "bertscore"
@@ -50,11 +50,11 @@ class BertScoreReward(ModelReward):
 
 
 class SummaCReward(ModelReward):
-    """SummaC of a text and its document: ZS in [-1, 1], or Conv in [0, 1] with its weights; 0 for an empty text.
+    """SummaC of a text and its document: ZS in [-1, 1], or Conv in [0, 1] if `conv` is given; 0 for an empty text.
 
     Args:
-        model, batch_size, device: see `ModelReward`; an NLI model.
-        conv: file with the weights of SummaC-Conv.
+        model, batch_size, device: see `ModelReward`; a model of natural language inference (NLI).
+        conv: file with the weights of SummaC-Conv; None for SummaC-ZS, which has none.
     """
 
     name = "summac"
@@ -78,10 +78,10 @@ class SummaCReward(ModelReward):
 
 
 class ConsistencyReward(ModelReward):
-    """Share in [0, 1] to which the document supports the sentences of a text, see `ConsistencyModel`.
+    """Mean probability that the document supports a sentence of the text, in [0, 1], see `ConsistencyModel`.
 
     Args:
-        model, batch_size, device: see `ModelReward`; a classifier of source and claim, such as MiniCheck.
+        model, batch_size, device: see `ModelReward`; a classifier that checks a claim against a source, as MiniCheck.
     """
 
     name = "consistency"
@@ -98,7 +98,7 @@ class ConsistencyReward(ModelReward):
 
 
 def _sentences(inputs: RewardInputs) -> tuple[list[list[str]], list[list[str]]]:
-    """Return the sentences of each text, and the sentences of the document of each text."""
+    """Return the sentences of each text, and the sentences of each text's document."""
     split_sentences = language_of(inputs.language).split_sentences
-    by_source = {source: split_sentences(source) for source in set(inputs.sources)}  # several texts share a document
+    by_source = {source: split_sentences(source) for source in set(inputs.sources)}  # once, as texts share documents
     return [split_sentences(text) for text in inputs.texts], [by_source[source] for source in inputs.sources]

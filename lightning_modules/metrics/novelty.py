@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from datamodules.text.rouge_words import word_vocabulary
 
-ORDERS = (1, 2, 3, 4)
+ORDERS = (1, 2, 3, 4)  # orders n of n-grams
 
 Sentences = Sequence[str]
 
@@ -14,8 +14,8 @@ Sentences = Sequence[str]
 class Extraction(NamedTuple):
     """Extractiveness of a summary (Grusky et al. 2018, equations 1 to 3)."""
 
-    coverage: float  # fraction of the words of the summary in a fragment of the source, in [0, 1]
-    density: float  # mean length of the fragment of each word of the summary, sum_f |f|^2 / |S|, in words
+    coverage: float  # fraction of the summary's words that are in fragments copied from the source, in [0, 1]
+    density: float  # mean over the summary's words of the length of their fragment, sum_f |f|^2 / |S|, in words
     compression: float  # words of the source for each word of the summary
 
 
@@ -24,12 +24,12 @@ def novelty(
 ) -> dict[str, float | None]:
     """Return the fractions of n-grams and sentences of a summary that its source lacks (See et al. 2017, section 6.2).
 
-    Every occurrence in the summary counts. N-grams do not cross sentences, because they would be novel as soon as a
-    sentence is left out. A sentence is novel if no sentence of the source has exactly the same words. Words are
+    Every occurrence in the summary counts. N-grams do not cross sentences: they would be novel wherever the summary
+    leaves out a sentence. A sentence is novel if no sentence of the source has exactly the same words. Words are
     lower-cased and not stemmed, punctuation is dropped. The fractions, in [0, 1], are named "novel_1" (and so on, for
     each n in `orders`) and "novel_sentences"; None if the summary has no such n-gram or sentence.
     """
-    words, source_words = _encoded(summary, language), _encoded(source, language)
+    words, source_words = _encoded(summary, language), _encoded(source, language)  # integers, for each sentence
     shares = {f"novel_{n}": _novel_share(_ngrams(words, n), set(_ngrams(source_words, n))) for n in orders}
     sentences = [tuple(sentence) for sentence in words if sentence]
     shares["novel_sentences"] = _novel_share(sentences, set(map(tuple, source_words)))
@@ -37,15 +37,15 @@ def novelty(
 
 
 def _novel_share(units: Sequence[tuple[int, ...]], in_source: set[tuple[int, ...]]) -> float | None:
-    """Return the fraction of units that the source lacks, None without units."""
+    """Return the fraction of units (n-grams or sentences) that the source lacks; None if there are no units."""
     return sum(unit not in in_source for unit in units) / len(units) if units else None
 
 
 def repetition(summary: Sentences, orders: Sequence[int] = ORDERS, language: str = "en") -> dict[str, float | None]:
     """Return the fractions of repeated n-grams and sentences of a summary (See et al. 2017, figure 4).
 
-    They are "repeated_1" (to 4 by default) and "repeated_sentences", 1 - distinct / all, in [0, 1); None for a
-    summary without such units. N-grams are taken within sentences, and compared over the whole summary.
+    They are named "repeated_1" (to 4 by default) and "repeated_sentences": 1 - distinct / all, in [0, 1); None for a
+    summary without such units. N-grams do not cross sentences, but are compared over the whole summary.
     """
     words = _encoded(summary, language)  # integers, for each sentence
     units_by_name = {str(n): _ngrams(words, n) for n in orders}
@@ -55,7 +55,7 @@ def repetition(summary: Sentences, orders: Sequence[int] = ORDERS, language: str
 
 
 def repeated_ngrams(words: list[str], size: int = 3) -> float:
-    """Return the fraction of n-grams that repeat an earlier one, in [0, 1]; n is `size`; 0 for fewer than n words."""
+    """Return the fraction of n-grams, n = `size`, that repeat an earlier one, in [0, 1); 0 for fewer than n words."""
     ngrams = [tuple(words[i : i + size]) for i in range(len(words) - size + 1)]
     return 1 - len(set(ngrams)) / len(ngrams) if ngrams else 0.0
 
@@ -65,26 +65,26 @@ def extraction(summary: Sentences, source: Sentences, language: str = "en") -> E
     words, source_words = (list(chain(*_encoded(text, language))) for text in (summary, source))
     if not words:
         return None
-    lengths = [length for _, _, length in fragments(words, source_words)]  # of copied fragments
-    squares = sum(length * length for length in lengths)  # for the density: each word counts the length of its fragment
+    lengths = [length for _, _, length in fragments(words, source_words)]  # lengths of copied fragments
+    squares = sum(length * length for length in lengths)  # for density: each of a fragment's words counts its length
     return Extraction(sum(lengths) / len(words), squares / len(words), len(source_words) / len(words))
 
 
 def fragments(summary: Sequence[Any], source: Sequence[Any]) -> list[tuple[int, int, int]]:
     """Return start in the summary, start in the source, and length of each extractive fragment, greedily in order.
 
-    At each word, the longest matching sequence of the source is taken, the first of several. As in the paper (Grusky et
-    al. 2018, figure 2), the search continues after a match, so that a longer match that begins inside is missed.
+    At each word, the longest matching sequence of the source is taken, the first one of equal ones. As in the paper
+    (Grusky et al. 2018, figure 2), the search in the source skips matches, so it misses longer ones that begin inside.
     """
-    positions: dict[Any, list[int]] = {}  # of each token in the source
+    positions: dict[Any, list[int]] = {}  # positions of each token in the source
     for position, token in enumerate(source):
         positions.setdefault(token, []).append(position)
     result, start = [], 0
     while start < len(summary):
         longest = longest_position = 0
-        end = 0  # end of the last match in the source
+        end = 0  # end of the previous match in the source
         for position in positions.get(summary[start], ()):
-            if position < end:  # inside the last match, skipped as in figure 2
+            if position < end:  # inside the previous match, skipped as in figure 2
                 continue
             length = _match_length(summary, source, start, position)
             end = position + length
@@ -97,7 +97,7 @@ def fragments(summary: Sequence[Any], source: Sequence[Any]) -> list[tuple[int, 
 
 
 def _match_length(summary: Sequence[Any], source: Sequence[Any], start: int, position: int) -> int:
-    """Return the length of the match from summary[start] and source[position] on, which are equal."""
+    """Return the length of the match that begins at summary[start] and source[position], which are equal."""
     length, limit = 1, min(len(summary) - start, len(source) - position)
     while length < limit and summary[start + length] == source[position + length]:
         length += 1
@@ -105,7 +105,7 @@ def _match_length(summary: Sequence[Any], source: Sequence[Any], start: int, pos
 
 
 def _encoded(sentences: Sentences, language: str) -> list[list[int]]:
-    """Return the words of each sentence as integers."""
+    """Return the words of each sentence as integers, equal for equal words."""
     encode = word_vocabulary(language).encode
     return [encode(sentence) for sentence in sentences]
 

@@ -32,7 +32,7 @@ class PairClassifier:
 
     @torch.no_grad()
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
-        """Return P of each class for N pairs of texts, [N, classes], on the CPU; one output counts as two classes."""
+        """Return class probabilities of N pairs, [N, classes], on the CPU; of a single output, two."""
         result = torch.zeros(len(pairs), max(2, len(self.class_names)))
         # pairs of similar length are batched, so that there is little padding
         by_length = sorted(range(len(pairs)), key=lambda index: len(pairs[index][0]) + len(pairs[index][1]))
@@ -42,23 +42,23 @@ class PairClassifier:
             firsts, seconds = ([pairs[index][side] for index in batch] for side in (0, 1))
             inputs = self.tokenizer(firsts, seconds, padding=True, **options)
             logits = self.model(**inputs.to(self.device)).logits.float()
-            if logits.shape[1] == 1:  # softmax of (0, x) is the sigmoid of x
+            if logits.shape[1] == 1:  # softmax(0, x) = (1 - sigmoid(x), sigmoid(x))
                 logits = torch.cat([torch.zeros_like(logits), logits], 1)
             result[batch] = logits.softmax(-1).cpu()
         return result
 
     def pair_matrices(self, firsts: Sequence[Sequence[str]], seconds: Sequence[Sequence[str]]) -> list[Tensor]:
-        """Return P of each class for all pairs of M first and N second texts of each document, each [M, N, classes]."""
+        """Return class probabilities of all pairs of M first and N second texts, for each document, [M, N, classes]."""
         pairs = [pair for document in zip(firsts, seconds, strict=True) for pair in product(*document)]
-        shapes = [(len(of_first), len(of_second)) for of_first, of_second in zip(firsts, seconds)]
+        shapes = [(len(first_texts), len(second_texts)) for first_texts, second_texts in zip(firsts, seconds)]
         # the pairs of all documents are classified together, in full batches
-        parts = self.probabilities(pairs).split([m * n for m, n in shapes])
-        return [part.unflatten(0, shape) for part, shape in zip(parts, shapes)]
+        by_document = self.probabilities(pairs).split([m * n for m, n in shapes])            # [M N, classes] each
+        return [probabilities.unflatten(0, shape) for probabilities, shape in zip(by_document, shapes)]
 
 
 Sentences = Sequence[str]
 
-CHUNK_WORDS = 350  # of a source, as in AlignScore
+CHUNK_WORDS = 350  # maximum number of words in a chunk of a source, as in AlignScore
 _SUPPORTED = re.compile(r"entail|support|consisten|align|faithful|factual")
 _NEGATED = re.compile(r"\b(not|non|no)\b|inconsisten|unsupport|unfaithful|unfactual|nonfactual|misalign|hallucinat")
 
@@ -108,8 +108,8 @@ def source_chunks(sentences: Sentences, most: int = CHUNK_WORDS) -> list[str]:  
 
 
 def _supported_class(class_names: Sequence[str], name: str) -> int:
-    """Return the index of the class whose name means that a claim is supported; the model's `name` is for the error."""
-    # of two unnamed classes, or those that `probabilities` makes of a single output, the second means supported
+    """Return the index of the class whose name means that a claim is supported; `name`: of the model, for the error."""
+    # of two unnamed classes, or the two that `probabilities` makes of a single logit, the second one means supported
     if len(class_names) == 1 or [label.upper() for label in class_names] == ["LABEL_0", "LABEL_1"]:
         return 1
     labels = [label.lower().replace("_", " ") for label in class_names]

@@ -10,12 +10,12 @@ from torch import Tensor
 from torchmetrics import Metric
 
 VARIANTS = ("original", "rst")
-LEVELS = ("S", "N", "R", "F")  # span, span and nuclearity, span and relation, all three
+LEVELS = ("S", "N", "R", "F")  # what must match: span, span and nuclearity, span and relation, all three
 
 # An internal node of a binary tree over EDUs 0, 1, ...: first EDU, last EDU of the left child, last EDU (inclusive),
 # nuclearity (NS, SN or NN), relation.
 Node = tuple[int, int, int, str, str]
-Bracket = tuple[float, float, str, str]
+Bracket = tuple[float, float, str, str]  # start, end, nuclearity or role, relation
 
 
 def parseval_counts(
@@ -25,13 +25,13 @@ def parseval_counts(
     predicted_starts: Sequence[int] | None = None,
     target_starts: Sequence[int] | None = None,
 ) -> Tensor:
-    """Return the counts of Parseval for one document.
+    """Return the counts of Parseval for the RST trees of one document.
 
     - `original` (Morey et al. 2017): the internal nodes of the binary trees, including the root, with nuclearity and
-      relation. n EDUs have n - 1 nodes.
+      relation. A tree over n EDUs (leaves) has n - 1 nodes.
     - `rst` (Marcu 2000): all nodes but the root, including leaves, each with its role in its parent (nucleus or
-      satellite) and relation (`span` for a single nucleus). n EDUs have 2n - 2 nodes, n of which always match if both
-      trees have the same EDUs, so that scores are higher.
+      satellite) and relation (`span` for a single nucleus). There are 2n - 2 nodes; n of them, the leaves, always match
+      if both trees have the same EDUs, so scores are higher.
 
     Trees over different segmentations of a text are compared by characters: a node is identified by the first character
     of its first EDU and that of the EDU after its last one.
@@ -44,7 +44,7 @@ def parseval_counts(
         target_starts: first character of each true EDU.
 
     Returns:
-        Matching nodes on the levels S, N, R and F, predicted nodes, true nodes: [6], int64.
+        Numbers of matching nodes on the levels S, N, R and F, of predicted nodes and of true nodes: int64 [6].
 
     Raises:
         ValueError: for an unknown variant, nodes that are not a binary tree, trees over different numbers of EDUs
@@ -77,11 +77,11 @@ def parseval_scores(counts: Tensor) -> Tensor:
 
 
 class Parseval(Metric):
-    """Parseval F1 x 100 (`VARIANTS`), micro-averaged over the nodes of all documents.
+    """Parseval F1 x 100 of RST trees in two variants (`VARIANTS`), micro-averaged over the nodes of all documents.
 
-    Keys name the variant: `original_parseval/S`, `/N`, `/R`, `/F`, and `rst_parseval/...`. The two differ by ten to
-    twenty points on the same trees and must not be compared with each other. The state `totals` has the sums of
-    `parseval_counts`, [V, 6], so that the result does not depend on the distribution over processes.
+    Keys name variant and level: `original_parseval/S`, `/N`, `/R`, `/F`, and `rst_parseval/...`. The variants differ by
+    ten to twenty points on the same trees and must not be compared with each other. The state `totals` has sums of
+    `parseval_counts`, [2, 6], so that the result does not depend on the distribution over processes.
     """
 
     is_differentiable = False
@@ -94,26 +94,26 @@ class Parseval(Metric):
 
     def update(self, predicted: Sequence[Node], target: Sequence[Node]) -> None:
         """Add a document; arguments as in `parseval_counts`."""
-        counts = torch.stack([parseval_counts(predicted, target, variant) for variant in VARIANTS])  # [V, 6]
+        counts = torch.stack([parseval_counts(predicted, target, variant) for variant in VARIANTS])  # [2, 6]
         # not in place: after `validate` the state is an inference tensor, which `fit` may not change
         self.totals = self.totals + counts.to(self.device)
 
     def compute(self) -> dict[str, Tensor]:
-        """Return F1 x 100 by name, scalars."""
-        scores = parseval_scores(self.totals)  # [V, 4]
+        """Return F1 x 100 of each variant and level by name, scalars."""
+        scores = parseval_scores(self.totals)  # [2, 4]
         cells = product(enumerate(VARIANTS), enumerate(LEVELS))
         return {f"{variant}_parseval/{level}": scores[row, column] for (row, variant), (column, level) in cells}
 
 
 def original_brackets(nodes: Sequence[Node]) -> list[Bracket]:
-    """Return first and last EDU, nuclearity and relation of each internal node."""
+    """Return first EDU, last EDU, nuclearity and relation of each internal node."""
     return [(start, end, nuclearity, relation) for start, _, end, nuclearity, relation in nodes]
 
 
 def rst_brackets(nodes: Sequence[Node]) -> list[Bracket]:
     """Return first and last EDU, role (N or S) in the parent, and relation of all nodes but the root (Marcu 2000).
 
-    A single nucleus has the relation "span". Raises a `ValueError` if a nuclearity is not NS, SN or NN.
+    A single nucleus has the relation "span", other children their parent's. A `ValueError` unless NS, SN or NN.
     """
     brackets = []
     for start, split, end, nuclearity, relation in nodes:  # split: last EDU of the left child
@@ -125,7 +125,7 @@ def rst_brackets(nodes: Sequence[Node]) -> list[Bracket]:
 
 
 def _by_characters(brackets: list[Bracket], size: int, starts: Sequence[int] | None, side: str) -> list[Bracket]:
-    """Check the brackets of a tree, and convert EDUs to positions in the text if `starts` has their first characters.
+    """Check the brackets of a tree over `size` EDUs; with `starts`, return them with first characters for EDUs.
 
     `side`, "predicted" or "target", names the tree in errors.
     """
@@ -137,6 +137,6 @@ def _by_characters(brackets: list[Bracket], size: int, starts: Sequence[int] | N
         raise ValueError(f"the {side} tree has {size} EDUs, but {len(starts)} starts")
     if any(left >= right for left, right in pairwise(starts)):
         raise ValueError(f"the {side} starts do not increase")
-    # EDU i is from bounds[i] to bounds[i + 1]; infinite bounds: the ends of the text are equal in both trees
+    # EDU i is from bounds[i] to bounds[i + 1]; both trees have equal (infinite) bounds at the ends of the text
     bounds = [float("-inf"), *map(float, starts[1:]), float("inf")]
     return [(bounds[first], bounds[last + 1], *label) for first, last, *label in brackets]

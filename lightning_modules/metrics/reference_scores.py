@@ -19,31 +19,31 @@ from numpy.typing import NDArray
 from datamodules.text.language import SPACELESS_LANGUAGES, language_of
 
 Sentences = Sequence[str]
-References = Sequence[Sequence[Sentences]]  # one or more of each prediction
+References = Sequence[Sequence[Sentences]]  # for each prediction, one or more references
 _CHUNK = 500  # documents that sacrebleu counts at once, since it stores the n-grams of all their references
 
 
 class CorpusScore(NamedTuple):
     """A corpus-level score that is not a mean over documents, such as BLEU."""
 
-    statistics: NDArray[np.float64]  # statistics of each document, which are summed, [N, K]
-    score: Callable[[Sequence[float]], float]  # function from the sum to the score
+    statistics: NDArray[np.float64]  # K counts of each of N documents, such as n-gram matches, [N, K]
+    score: Callable[[Sequence[float]], float]  # function from the sums of counts over documents to the score
 
 
 class ScoreList(NamedTuple):
     """Scores x 100 of a set of predictions."""
 
-    corpus: float  # score of the whole set: the corpus score of BLEU and chrF, the mean over documents of others
+    corpus: float  # score of the whole set: for BLEU and chrF the corpus score, for others the mean over documents
     documents: list[float]  # score of each prediction; 0 for empty ones
     signature: str  # description of how the scores were computed
-    resampled: CorpusScore | None = None  # how to score resamples if the corpus score is not a mean
+    resampled: CorpusScore | None = None  # to score resamples (bootstrap); None if the corpus score is a mean
 
 
 def bleu(predictions: Sequence[Sentences], references: References, language: str = "en") -> ScoreList:
-    """Return BLEU (Papineni et al. 2002) by `sacrebleu`, with summaries as segments; scores of documents are smoothed.
+    """Return BLEU (Papineni et al. 2002) by `sacrebleu`, with summaries as segments, of the corpus and each document.
 
-    Its tokenizer is `zh` in Chinese, `char` in other languages without spaces between words, and else `13a`. Without
-    the library there is a `ModuleNotFoundError`, for empty references or lengths that differ a `ValueError`.
+    Its tokenizer is `zh` in Chinese, `char` in other languages without spaces between words, and else `13a`. Raises a
+    `ModuleNotFoundError` without the library, a `ValueError` for empty references or lengths that differ.
     """
     metrics = _import_library("sacrebleu.metrics", score="BLEU", extra="bleu")
     primary = language_of(language).primary
@@ -51,7 +51,7 @@ def bleu(predictions: Sequence[Sentences], references: References, language: str
     if primary == "zh":
         tokenizer = "zh"
     of_corpus = metrics.BLEU(force=True, tokenize=tokenizer)  # no warning about texts that look tokenized
-    # a short summary may have no 4-gram in common with a reference: only orders with a match are averaged
+    # a short summary may share no 4-gram with a reference: only the n-gram orders with a match are averaged
     of_document = metrics.BLEU(effective_order=True, tokenize=tokenizer)
     return _sacrebleu("bleu", of_corpus, of_document, predictions, references)
 
@@ -68,14 +68,14 @@ def meteor(
 ) -> ScoreList:
     """Return METEOR (Banerjee and Lavie 2005) by NLTK, on the words of the language, with the best reference.
 
-    With `synonyms`, which need NLTK's WordNet data, synonyms match as well as exact words and Porter stems. There is a
-    `LookupError` if NLTK has no WordNet, and a `ValueError` as in `bleu`. An empty prediction scores 0.
+    Exact words, Porter stems and, with `synonyms`, synonyms match; these need NLTK's WordNet data. Raises a
+    `LookupError` if NLTK has no WordNet, and a `ValueError` as `bleu` does. An empty prediction scores 0.
     """
     from nltk.translate.meteor_score import meteor_score
 
     spoken = language_of(language)
     _check_references(predictions, references)
-    wordnet = _nltk_wordnet() if synonyms else SimpleNamespace(synsets=lambda word: [])  # no word has synonyms
+    wordnet = _nltk_wordnet() if synonyms else SimpleNamespace(synsets=lambda word: [])  # finds no synonyms
     scores = []
     for prediction, targets in zip(predictions, references):
         target_words = [spoken.words(_text(target)) for target in targets]
@@ -86,9 +86,9 @@ def meteor(
 
 
 def has_wordnet() -> bool:
-    """Return whether NLTK has WordNet; its slow import is avoided if no folder that NLTK searches has WordNet."""
+    """Return whether NLTK has WordNet; NLTK, slow to import, is not imported if no folder it searches has WordNet."""
     searched = [Path(name).expanduser() for name in os.environ.get("NLTK_DATA", "").split(os.pathsep) if name]
-    parents = [Path.home(), Path(sys.prefix)]  # of NLTK's default folders
+    parents = [Path.home(), Path(sys.prefix)]  # parents of NLTK's default folders
     parents += [Path(root, part) for root in (sys.prefix, "/usr", "/usr/local") for part in ("share", "lib")]
     searched += [parent / "nltk_data" for parent in parents]
     if "nltk" not in sys.modules and not any(list(folder.glob("corpora/wordnet*")) for folder in searched):
@@ -110,7 +110,7 @@ def bert_score(
 ) -> ScoreList:
     """Return BERTScore F1 (Zhang et al. 2020), without idf weights and rescaling, with the best reference of each text.
 
-    By `bert-score`: `torchmetrics` up to 1.9 sorts texts and references by length, which may pair them wrongly.
+    It uses `bert-score`, as `torchmetrics` up to 1.9 sorts texts and references by length, which may mispair them.
 
     Args:
         model: folder, or name on the hub, which is downloaded.
@@ -137,7 +137,7 @@ def bert_scorer(model: str, layer: int | None, batch_size: int, device: str) -> 
         from transformers import AutoConfig
 
         layer = library.utils.model2layers.get(model) or AutoConfig.from_pretrained(model).num_hidden_layers
-    device = None if device == "auto" else device  # None: a GPU if there is one
+    device = None if device == "auto" else device  # None: `bert-score` takes a GPU if there is one
     return library.BERTScorer(model_type=model, num_layers=layer, batch_size=batch_size, device=device)
 
 
@@ -158,7 +158,7 @@ def best_bert_scores(scorer: Any, texts: Sequence[str], references: Sequence[Seq
 
 
 def _import_library(module: str, score: str, extra: str) -> ModuleType:
-    """Import the library of a score, or raise an error that names the extra of this package to install."""
+    """Import the module of a score's library; if missing, the error names the `extra` of this package to install."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -169,14 +169,14 @@ def _import_library(module: str, score: str, extra: str) -> ModuleType:
 def _sacrebleu(
     name: str, corpus_metric: Any, document_metric: Any, predictions: Sequence[Sentences], references: References
 ) -> ScoreList:
-    """Return scores of the corpus, of documents (whose metric may smooth), and the counts of each, for resampling."""
+    """Return sacrebleu's score of the corpus, scores of documents by another metric, and the counts, for resampling."""
     _check_references(predictions, references)
     texts = [_text(prediction) for prediction in predictions]
     targets = [[_text(target) for target in targets] for targets in references]
     if not texts:
         return ScoreList(0.0, [], f"{name}|no documents")
     counts: list[list[int]] = []  # K counts for each document; an integer for each order of n-grams, and lengths
-    for start in range(0, len(texts), _CHUNK):  # chunks bound sacrebleu's memory
+    for start in range(0, len(texts), _CHUNK):  # chunks bound memory
         chunk = slice(start, start + _CHUNK)
         counts += corpus_metric._extract_corpus_statistics(texts[chunk], _sacrebleu_references(targets[chunk]))
     documents = [document_metric._compute_score_from_stats(of_document).score for of_document in counts]
@@ -185,7 +185,7 @@ def _sacrebleu(
     def score(sums: Sequence[float]) -> float:
         return corpus_metric._compute_score_from_stats([round(total) for total in sums]).score  # it needs integers
 
-    # the signature states the numbers of references in the last call, which must have the fewest and the most
+    # the signature states the range of the numbers of references in the last call: call it with the fewest and the most
     fewest_and_most = [min(targets, key=len), max(targets, key=len)]
     corpus_metric.corpus_score(["", ""], _sacrebleu_references(fewest_and_most))
     signature = f"{name}|{corpus_metric.get_signature()}"
@@ -194,7 +194,7 @@ def _sacrebleu(
 
 def _sacrebleu_references(targets: Sequence[list[str]]) -> list[list[str | None]]:
     """Return references as sacrebleu takes them: the first of each document, then the second, ...; None if missing."""
-    numbers = range(max(map(len, targets)))
+    numbers = range(max(map(len, targets)))  # of the references of a document
     return [[target[number] if number < len(target) else None for target in targets] for number in numbers]
 
 
@@ -212,7 +212,7 @@ def _nltk_wordnet():
 
 
 def _check_references(predictions: Sequence[Sentences], references: References) -> None:
-    """Raise a `ValueError` if the lengths differ, or a prediction has no reference or an empty one."""
+    """Raise a `ValueError` if the lengths differ, or if a prediction has no reference or an empty one."""
     if len(predictions) != len(references):
         raise ValueError(f"{len(predictions)} predictions but {len(references)} lists of references")
     for index, targets in enumerate(references):

@@ -40,11 +40,11 @@ class Reward(ABC):
 
 
 class RougeReward(Reward):
-    """ROUGE F1 in [0, 1] with the best reference; one without words counts 0, with a warning unless it is blank.
+    """ROUGE F1 in [0, 1] with the best reference; a reference without words counts 0, and warns unless it is blank.
 
     Args:
         variant: "rougeL", "rouge1", "rouge2", ...
-        stem: as in `rouge_scores`. By default ROUGE-L equals rougeL / 100 in validation.
+        stem: whether words are stemmed (Porter). By default ROUGE-L equals rougeL / 100 in validation.
 
     Raises:
         ValueError: for an unknown variant or stemmer.
@@ -74,10 +74,10 @@ class RougeReward(Reward):
 
 
 class Repetition(Reward):
-    """Share of a text's n-grams that it has had before, in [0, 1); 0 for a text shorter than n. Weigh it negatively.
+    """Share of a text's n-grams that repeat earlier ones, in [0, 1); 0 for a text shorter than n. Weigh it negatively.
 
     Args:
-        order: n.
+        order: n, the number of words of an n-gram.
     """
 
     def __init__(self, order: int = 3) -> None:
@@ -98,7 +98,7 @@ class Novelty(Reward):
     """Share of a text's n-grams that its document lacks, in [0, 1]; 0 for a text shorter than n.
 
     Args:
-        order: n.
+        order: n, the number of words of an n-gram.
     """
 
     reads_source = True
@@ -119,11 +119,11 @@ class Novelty(Reward):
 
 
 class LengthTarget(Reward):
-    """1 for a text of about `words` words, less in proportion to the words beyond the tolerance, 0 from twice as many.
+    """max(0, 1 - d / `words`) for a text that is d words longer or shorter than the target allows.
 
     Args:
         words: target number of words, counted as in the metric `words`.
-        tolerance: number of words more or fewer that cost nothing.
+        tolerance: number of words more or fewer that cost nothing: d is 0 up to it, and only counts words beyond it.
     """
 
     def __init__(self, words: int, tolerance: int = 0) -> None:
@@ -133,16 +133,16 @@ class LengthTarget(Reward):
         self.tolerance = tolerance
 
     def __call__(self, inputs: RewardInputs) -> list[float]:
-        # number of words outside the tolerance, negative within it
-        beyond = [abs(len(length_words(text)) - self.words) - self.tolerance for text in inputs.texts]
-        return [max(0.0, 1 - max(0, num_words) / self.words) for num_words in beyond]
+        # number of words beyond the tolerance, negative within it
+        excess = [abs(len(length_words(text)) - self.words) - self.tolerance for text in inputs.texts]
+        return [max(0.0, 1 - max(0, num_words) / self.words) for num_words in excess]
 
 
 class EntityCoverage(Reward):
     """Share of the document's entities that a text names, or of the text's entities that the document has.
 
-    Without a tagger, a word with a digit is an entity, and one in upper case that does not begin a sentence. In the
-    lower-cased texts of some models, only numbers are. Without entities, the reward is 0 for `source`, 1 for `summary`.
+    There is no tagger: entities are words with a digit, and capitalized words that do not begin a sentence; in the
+    lower-cased texts of some models, only numbers. Without entities, the reward is 0 for `source`, 1 for `summary`.
 
     Args:
         of: `source`: the document's entities that the text names (recall); `summary`: the text's entities that the
@@ -163,7 +163,7 @@ class EntityCoverage(Reward):
         recall = self.of == "source"  # otherwise precision
         entities_of = {text: entities(text) for text in set(inputs.sources if recall else inputs.texts)}
         for text, source in zip(inputs.texts, inputs.sources, strict=True):
-            with_entities, searched = (source, text) if recall else (text, source)
+            with_entities, searched = (source, text) if recall else (text, source)  # search the entities of the first
             searched_words = {word.casefold() for word in _WORD.findall(searched)}
             names = entities_of[with_entities]  # case-folded, as `searched_words`
             without_entities = 0.0 if recall else 1.0
@@ -172,9 +172,9 @@ class EntityCoverage(Reward):
 
 
 def entities(text: str) -> set[str]:
-    """Return case-folded words with a digit, or capitalized unless they begin a sentence (`EntityCoverage`)."""
+    """Return the case-folded words of a text that have a digit, or are capitalized and do not begin a sentence."""
     names = set()
-    previous_end = 0  # end of the word before
+    previous_end = 0  # end of the previous word
     for match in _WORD.finditer(text):
         between = text[previous_end : match.start()]
         begins_sentence = previous_end == 0 or any(mark in between for mark in ".!?:\n")
@@ -185,7 +185,7 @@ def entities(text: str) -> set[str]:
 
 
 class Mixture(Reward):
-    """Weighted sum of rewards; a negative weight makes a penalty. `SelfCritical` logs each as `train/reward/NAME`.
+    """Weighted sum of rewards; a negative weight makes a penalty. Training logs each one as `train/reward/NAME`.
 
     Args:
         rewards: rewards to add.
@@ -207,9 +207,9 @@ class Mixture(Reward):
 
     @property
     def names(self) -> list[str]:
-        """Names of the rewards; if several have the same name, the second one ends in _2, and so on."""
+        """Names of the rewards, made unique: if several have the same name, the second one ends in _2, and so on."""
         names = [reward.name for reward in self.rewards]
-        occurrences = [names[: index + 1].count(name) for index, name in enumerate(names)]
+        occurrences = [names[: index + 1].count(name) for index, name in enumerate(names)]  # up to each: 1, 2, ..
         return [name if number == 1 else f"{name}_{number}" for name, number in zip(names, occurrences)]
 
     def __call__(self, inputs: RewardInputs) -> list[float]:

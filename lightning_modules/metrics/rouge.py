@@ -25,23 +25,23 @@ def rouge_scores(
     language: str = "en",
     wordnet: str | None = None,
 ) -> dict[str, Score]:
-    """Return the ROUGE scores of one prediction.
+    """Return the ROUGE precision, recall and F of one prediction for each variant.
 
     ROUGE-N is the clipped overlap of n-grams, ROUGE-L the longest common subsequence of the whole texts, ROUGE-Lsum
-    the union of sentence-level subsequences (what ROUGE-1.5.5 calls ROUGE-L). With the defaults and one reference
-    the scores are those of `rouge-score` with its stemmer.
+    the union of sentence-level subsequences (what ROUGE-1.5.5 calls ROUGE-L). With the defaults and one reference, the
+    scores equal the package `rouge-score` with its stemmer.
 
     Args:
         prediction: sentences of the prediction; without any word it scores 0.
         references: each a list of sentences.
         variants: "rouge1", "rouge2", ..., "rougeL", "rougeLsum".
-        stem: True for Porter as in `rouge-score`, "perl" for ROUGE-1.5.5's stemmer, False for none (`vocabulary`).
+        stem: True for Porter as in `rouge-score`, "perl" for ROUGE-1.5.5's stemmer, False for none.
         multi_reference: how to combine several references: "best", the highest F of each variant (`rouge-score`);
             "mean", the means of precision, recall and F; "pooled", recall = sum of hits / sum of the references' units
             and precision = sum of hits / (references x units of the prediction) (ROUGE-1.5.5 -f A); "best_rouge1",
             every variant against the reference with the highest ROUGE-1 F (SciTLDR, Cachola et al. 2020);
             "best_recall", the highest recall of each variant (ROUGE-1.5.5 -f B). Ties go to the first reference.
-        language: code of the language (`vocabulary`).
+        language: code of the language, which defines words and stems.
         wordnet: folder of WordNet's exception lists, for stem="perl".
 
     Raises:
@@ -63,17 +63,17 @@ def score_many(
 ) -> list[dict[str, Score]]:
     """Return `rouge_scores` of many predictions, in order, computed by `num_proc` processes.
 
-    Raises a `ValueError` as `rouge_scores`, with the prediction's index; or if the lengths differ.
+    Raises a `ValueError` as `rouge_scores` does, with the prediction's index, or if the lengths differ.
     """
     if len(predictions) != len(references):
         raise ValueError(f"{len(predictions)} predictions but {len(references)} lists of references")
-    vocabulary(stem, language, wordnet)  # created before other processes, each of which would repeat its warnings
+    vocabulary(stem, language, wordnet)  # created once, here: each process would repeat its warnings
     score = partial(
         _scores, variants=variants, stem=stem, multi_reference=multi_reference, language=language, wordnet=wordnet
     )
-    jobs = zip(range(len(predictions)), predictions, references)
+    jobs = zip(range(len(predictions)), predictions, references)  # first arguments of `_scores`
     if num_proc > 1 and len(predictions) > 1:
-        with multiprocessing.get_context("fork").Pool(num_proc) as pool:  # forked: torch is not imported again
+        with multiprocessing.get_context("fork").Pool(num_proc) as pool:  # fork: no second import of torch
             return pool.starmap(score, jobs)
     return list(starmap(score, jobs))
 
@@ -88,10 +88,10 @@ def signature(
 ) -> str:
     """Return how a score was computed, such as "rougeLsum|stem:porter|tok:rouge|split:given|refs:best|precis:0.1.0".
 
-    `splitter` is the name of what splits texts into sentences, "given" for lists; the rest are as in `rouge_scores`.
+    `splitter` names what splits texts into sentences, "given" for lists of sentences; the others: see `rouge_scores`.
     """
     _check_options((variant,), multi_reference)
-    words = vocabulary(stem, language, wordnet)  # described by stemmer and tokenizer
+    words = vocabulary(stem, language, wordnet)  # `description`: stemmer and tokenizer
     return f"{variant}|{words.description}|split:{splitter}|refs:{multi_reference}|precis:{suite_version()}"
 
 
@@ -106,7 +106,7 @@ def _check_options(variants: Sequence[str], multi_reference: str) -> None:
 
 
 def suite_version() -> str:
-    """Return the version of the suite; `source` if it was never installed."""
+    """Return the version of the suite's package, or "source" if it is not installed."""
     try:
         return metadata.version("precis-suite")
     except metadata.PackageNotFoundError:
@@ -127,7 +127,7 @@ def _scores(
     language: str,
     wordnet: str | None,
 ) -> dict[str, Score]:
-    """Return `rouge_scores`; errors name the prediction by its `index`, None if it is the only one."""
+    """Return the result of `rouge_scores`; errors name the prediction by its `index`, None if it is the only one."""
     words = vocabulary(stem, language, wordnet)  # splits texts into words, stems and numbers them
     _check_options(variants, multi_reference)
     if isinstance(prediction, str) or isinstance(references, str):
@@ -138,7 +138,7 @@ def _scores(
     by_sentence = "rougeLsum" in variants
     hypothesis = _encode(prediction, words, by_sentence)
     counted = [*variants, "rouge1"] if multi_reference == "best_rouge1" else variants
-    counts = []  # for each reference, by variant, the numbers of shared, predicted and reference units
+    counts = []  # for each reference and variant, the numbers of shared, predicted and reference n-grams or words
     for number, reference in enumerate(references):
         if isinstance(reference, str):
             raise TypeError(f"ROUGE takes lists of sentences; reference {number} of {_where(index)} is a text")
@@ -148,13 +148,13 @@ def _scores(
                 raise ValueError(f"reference {number} of {_where(index)} is empty")
             warn_without_words(words.language)  # the text may be in another language
         counts.append(count(counted, hypothesis, target))
-    if multi_reference == "best_rouge1":  # keep one reference for all variants
+    if multi_reference == "best_rouge1":  # keep the same reference for all variants
         counts = [max(counts, key=lambda by_variant: score_of(*by_variant["rouge1"]).fmeasure)]
     return {variant: _combine([by_variant[variant] for by_variant in counts], multi_reference) for variant in variants}
 
 
 def _encode(sentences: Sentences, words: Vocabulary, by_sentence: bool) -> list[list[int]]:
-    """Encode a text as integers: a list for each sentence, or one list if sentences are irrelevant."""
+    """Encode words as integers: a list for each sentence or, if not `by_sentence`, one list for the whole text."""
     return [words.encode(sentence) for sentence in sentences] if by_sentence else [words.encode(" ".join(sentences))]
 
 
@@ -163,12 +163,12 @@ def _where(index: int | None) -> str:
 
 
 def _combine(counts: list[Counts], multi_reference: str) -> Score:
-    """Combine the counts of shared, predicted and reference units (n-grams, words) by reference; see `rouge_scores`."""
+    """Score counts of shared, predicted and reference units (n-grams, words) of each reference; see `rouge_scores`."""
     if len(counts) == 1:
         return score_of(*counts[0])
     if multi_reference == "pooled":
         return score_of(*map(sum, zip(*counts)))  # sums of hits, predicted and reference units
-    scores = [score_of(*of_reference) for of_reference in counts]
+    scores = [score_of(*reference_counts) for reference_counts in counts]
     if multi_reference == "mean":
         return Score(*(sum(values) / len(scores) for values in zip(*scores)))  # of precision, recall and F
     return max(scores, key=lambda score: score.recall if multi_reference == "best_recall" else score.fmeasure)

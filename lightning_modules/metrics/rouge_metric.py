@@ -13,9 +13,9 @@ from lightning_modules.metrics.rouge import VARIANTS, score_many, signature
 class Rouge(Metric):
     """Mean ROUGE F1 x 100 over documents, see `rouge_scores`.
 
-    The state is one sum per variant, as an integer in units of 2^-40, and the number of documents, so that the result
-    does not depend on the order of documents or their distribution over processes and batches. Empty predictions score
-    0 and are included. The variants and the language are those of `rouge_scores`, whose other defaults are used.
+    The state is one sum per variant, as an integer in units of 2^-40, and the number of documents. As sums of integers
+    are exact, the result does not depend on the order of documents or their distribution over processes and batches.
+    Empty predictions score 0 and are included. All options of `rouge_scores` but these two have their defaults.
 
     Raises:
         ValueError: for an unknown variant or option; in `update`, as `score_many`.
@@ -24,7 +24,7 @@ class Rouge(Metric):
     is_differentiable = False
     higher_is_better = True
     full_state_update = False
-    _UNIT = 2**40  # a score is rounded by 1e-12 at most, and the sums of 8 million documents fit into int64
+    _UNIT = 2**40  # rounding changes a score by less than 1e-12; sums over 8 million documents fit into int64
 
     def __init__(self, variants: Sequence[str] = VARIANTS, language: str = "en", **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -44,6 +44,6 @@ class Rouge(Metric):
 
     def compute(self) -> dict[str, Tensor]:
         """Return the mean F1 x 100 of each variant, scalars."""
-        documents = max(int(self.documents), 1)  # 0 on average without documents
+        documents = max(int(self.documents), 1)  # without documents, means are 0
         means = [100 * total / self._UNIT / documents for total in self.totals.tolist()]
         return {variant: torch.tensor(mean, device=self.device) for variant, mean in zip(self.variants, means)}

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from lightning_modules.metrics.pair_classifier import PairClassifier, Sentences, without_blank
 
 LABELS = ("entailment", "contradiction", "neutral")
-# What checkpoints call the three classes: MNLI's names, FEVER's and VitaminC's.
+# Parts of the names that checkpoints give to the three classes: names of MNLI, and of FEVER and VitaminC.
 SYNONYMS = {
     "entailment": ("entail", "support"),
     "contradiction": ("contradict", "refute"),
@@ -38,9 +38,9 @@ class EntailmentModel(PairClassifier):
         return super().probabilities(pairs)[:, self.order]
 
     def matrices(self, summaries: Sequence[Sentences], sources: Sequence[Sentences]) -> list[Tensor]:
-        """Return P(label) of all pairs of M source and N summary sentences of each document, [3, M, N].
+        """Return P(label), in the order of `LABELS`, for M source by N summary sentences of each document, [3, M, N].
 
-        In the order of `LABELS`; blank sentences are left out. A `ValueError` if lengths differ or a source is empty.
+        Blank sentences are left out. Raises a `ValueError` if the lengths differ or a source is empty.
         """
         if len(summaries) != len(sources):
             raise ValueError(f"{len(summaries)} summaries but {len(sources)} sources")
@@ -53,9 +53,9 @@ class EntailmentModel(PairClassifier):
 
 
 def summac_zs(matrix: Tensor) -> float:
-    """Return SummaC-ZS of a pair matrix [3, M, N], in [-1, 1]; 0 for a summary without a sentence.
+    """Return SummaC-ZS (zero-shot), in [-1, 1], from P(label) of M x N pairs, [3, M, N]; 0 without summary sentences.
 
-    It is the mean over summary sentences of the highest entailment minus the highest contradiction.
+    It is the mean over the N summary sentences of their highest P(entailment) minus their highest P(contradiction).
     """
     return float((matrix[0].amax(0) - matrix[1].amax(0)).mean()) if matrix.shape[2] else 0.0
 
@@ -63,10 +63,10 @@ def summac_zs(matrix: Tensor) -> float:
 class SummaCConv(nn.Module):
     """SummaC-Conv: a learned kernel over the histogram of entailment probabilities of each summary sentence.
 
-    The column X_1n .. X_Mn of a summary sentence is counted in bins, a linear layer (the convolution with a stride of
-    one column) maps the counts to a number, the numbers are averaged over the summary, and a last layer computes the
-    logits of inconsistent and consistent. The edges of the bins ascend from 0 to 1; a bin includes its lower edge, the
-    last one both.
+    The probabilities X_1n .. X_Mn that M source sentences entail summary sentence n are counted in bins, a linear layer
+    (the paper's convolution over columns n) maps the counts to a number, the numbers are averaged over the summary, and
+    a last layer computes the logits of inconsistent and consistent. The edges of the bins ascend from 0 to 1; a bin
+    includes its lower edge, the last one both.
     """
 
     edges: Tensor
@@ -78,7 +78,7 @@ class SummaCConv(nn.Module):
         self.output = nn.Linear(1, 2)
 
     def histogram(self, matrix: Tensor) -> Tensor:
-        """Return the histograms of entailment probabilities of a pair matrix, [3, M, N] -> [N, bins]."""
+        """Return histograms of each summary sentence's entailment probabilities, [N, bins], from P(label) [3, M, N]."""
         num_bins = len(self.edges) - 1
         entailment = matrix[0].to(self.edges).contiguous()  # [M, N]
         bin_numbers = torch.bucketize(entailment, self.edges, right=True) - 1  # [M, N]
@@ -101,8 +101,8 @@ class SummaCConv(nn.Module):
     def load(cls, path: str | Path) -> "SummaCConv":
         """Load weights written by `torch.save(conv.state_dict(), path)`, or `summac_conv_vitc_sent_perc_e.bin`.
 
-        The latter, the authors' model, repeats the mean three times before its last layer, so that the weights of this
-        layer are added up. Raises a `ValueError` if the file has neither kind of weights.
+        In the latter, the authors' model, the last layer reads three copies of the mean, so its three weights are added
+        up. Raises a `ValueError` if the file has neither kind of weights.
         """
         weights = torch.load(path, map_location="cpu", weights_only=True)
         if "mlp.weight" in weights:  # the authors' names
@@ -125,7 +125,7 @@ class SummaCConv(nn.Module):
 def summac_scores(
     entailment: EntailmentModel, conv: SummaCConv | None, summaries: Sequence[Sentences], sources: Sequence[Sentences]
 ) -> list[float]:
-    """Return SummaC-Conv of each summary with the model `conv`, else SummaC-ZS; 0 for empty summaries."""
+    """Return SummaC-Conv of each summary, or SummaC-ZS if `conv` is None; 0 for empty summaries."""
     matrices = entailment.matrices(summaries, sources)
     if conv is None:
         return [summac_zs(matrix) for matrix in matrices]
@@ -133,7 +133,7 @@ def summac_scores(
 
 
 def _class_of(label: str, class_names: Sequence[str], name: str) -> int:
-    """Return the index of the class of model `name` that means a label; a `ValueError` if no class name says so."""
+    """Return the index of the model's class that means `label`; a `ValueError` if no class name says so."""
     for index, class_name in enumerate(class_names):
         if any(synonym in class_name.lower() for synonym in SYNONYMS[label]):
             return index
