@@ -58,7 +58,7 @@ class EncoderModule(LightningModule):
 
     @classmethod
     def of_settings(cls, **settings: Any) -> Self:
-        """Return a model from the stored settings of config.json, or further arguments of the class."""
+        """Build a model from the settings of config.json; they may include further arguments of the class."""
         encoder_options = {STORED[name]: settings.pop(name) for name in STORED.keys() & settings.keys()}
         return cls(TokenEncoderOptions(**encoder_options), **settings)
 

@@ -58,7 +58,7 @@ def pretrained_encoder(options: TokenEncoderOptions, subwords: Subwords) -> Text
     frozen = options.frozen and not options.lora_rank  # low-rank changes are trained even if all else is frozen
     encoder = TextEncoder.pretrained(
         encoder_path(options.checkpoint), subwords.special, layers=options.layers, frozen=frozen,
-        window=options.window, pad_id=subwords.pad_id, disjoint=True,  # no overlapping windows: half the computation
+        window=options.window, pad_id=subwords.pad_id, disjoint=True,  # training without overlap: half the computation
     )  # fmt: skip
     if options.frozen_layers and not encoder.frozen:
         encoder.freeze_lowest(options.frozen_layers)

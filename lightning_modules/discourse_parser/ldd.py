@@ -186,7 +186,7 @@ def extract_band(dense: Tensor, half_width: int) -> Tensor:
 
 
 def chunked_gamma(blocks: list[Tensor], top: Tensor, nucleus: list[Tensor] | None) -> Tensor:
-    """Return the importance of EDUs, gamma(a) = (1 / E) sum over b and l of p(a, b, l), [E]; as `chunked_band`."""
+    """Return the importance of EDUs, gamma(a) = (1 / E) sum over b and l of p(a, b, l), [E]; see `chunked_band`."""
     sizes = top.new_tensor([len(block) for block in blocks])                         # EDUs of each chunk, [chunks]
     to_other_chunks = top.sum(-1) @ sizes  # for a in each chunk, sum of p(a, b, l) over b in other chunks, [chunks]
     sums = []
@@ -197,16 +197,16 @@ def chunked_gamma(blocks: list[Tensor], top: Tensor, nucleus: list[Tensor] | Non
 
 
 def chunked_band(blocks: list[Tensor], top: Tensor, nucleus: list[Tensor] | None, half_width: int) -> Tensor:
-    """Return p(a, b, l) = P(a is the nucleus of b under l) as of `extract_band`, for chunks, [E, 2 half_width + 1, R].
+    """Return p(a, b, l) = P(a is the nucleus of b under l) of a text in chunks, as a band, [E, 2 half_width + 1, R].
 
     Pairs within a chunk have the p of that chunk. The lowest common ancestor of two EDUs of different chunks is a node
-    over chunks, so their p is that of the chunks, times P(a is a nucleus of its parent), required by `rows: nucleus`.
+    over chunks, so their p is that of the chunks; `rows: nucleus` multiplies it by P(a is a nucleus of its parent).
 
     Args:
         blocks: p within each chunk, of E_c EDUs, for R relations, [E_c, E_c, R].
         top: p over the chunks, [chunks, chunks, R].
         nucleus: for each chunk, the probability that an EDU is a nucleus of its parent, [E_c]; None with `rows: side`.
-        half_width: maximum distance of a and b.
+        half_width: maximum distance of a and b, whose p is at row a and column half_width + b - a.
     """
     sizes = torch.tensor([len(block) for block in blocks])
     chunk = torch.repeat_interleave(torch.arange(len(blocks)), sizes).to(top.device)  # chunk of each EDU, [E]

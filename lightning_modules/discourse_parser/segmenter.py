@@ -141,7 +141,7 @@ class EduSegmenter(EncoderModule):
     @staticmethod
     def _edus(text: str, features: EduFeatures, tags: Tensor) -> list[Span]:
         """Return the EDUs of a text, (start, end) without white space at the end, for the tags of its words, [N]."""
-        words = ((tags == BEGIN).cpu() & ~features.begins).nonzero().squeeze(1).tolist()  # that begin EDUs in sentences
+        words = ((tags == BEGIN).cpu() & ~features.begins).nonzero().squeeze(1).tolist()  # EDU starts within sentences
         # EDUs start at these words and at the starts of sentences, all in characters
         starts = sorted({*features.starts, *(features.offsets[word][0] for word in words)})
         spans = zip(starts, [*starts[1:], len(text)])  # an EDU ends where the next one starts

@@ -115,7 +115,7 @@ class _SpanLayer(nn.Module):
         self.layout = nn.Linear(SPAN_LAYOUT, hidden_size)
 
     def table(self, states: Tensor, layout: Layout) -> Tensor:
-        """Return a table of terms that `sums` adds to span vectors, [B (3 E + 1), hidden_size]; states are [B, E, H].
+        """Return a table of terms that `sums` adds up to span vectors, [B (3 E + 1), hidden_size]; states: [B, E, H].
 
         Its rows for each document: a term for each EDU as the first of a span, then for each as the last, [E] each, and
         E + 1 cumulative sums of projected EDUs, for means.

@@ -33,7 +33,7 @@ class BertSum(EncoderSummarizer):
     The model of the paper has `pooling: cls`, `scoring: classifier`, `inter_sentence.layers: 2`, `loss: labels`, and
     `trigram_blocking` of 3 sentences; its TransformerExt has `encoder.checkpoint: null`.
 
-    Loss term: `extraction`, the mean over documents and `inter_sentence.members` (scorers whose logits are averaged) of
+    Loss term: `extraction`, the mean over documents and members (networks, see `inter_sentence`) of one of
 
     - `labels`: binary cross-entropy with the labels of the oracle, averaged over sentences (the paper's);
     - `soft_labels`: cross-entropy of the softmax over the sentences with softmax(g_i / temperature), where g_i is
@@ -114,7 +114,7 @@ class BertSum(EncoderSummarizer):
         super().on_load_checkpoint(checkpoint)
 
     def score(self, batch: ExtractiveBatch, with_document: bool = False) -> ScoredSentences:
-        """Return logits and vectors of sentences, and vectors of documents if `with_document` or needed."""
+        """Return scores of sentences, with vectors of documents if scorer or caller (`with_document`) needs them."""
         if self.frozen:
             return self.network.scored(*self._frozen_vectors(batch, with_document), batch.mask, batch.layout)
         return self.network(
@@ -135,7 +135,7 @@ class BertSum(EncoderSummarizer):
         # joint encoding gives vectors of documents at no cost, so it always caches them, in one file for all callers
         with_document |= network.encoding == "joint" or network.scorer.kind == "document_cosine"
         if with_document not in self._cache:
-            settings = (network.encoding, network.interval_segments, with_document)  # name the file, with the weights
+            settings = (network.encoding, network.interval_segments, with_document)  # the file's name depends on these
             # None outside of a trainer, or if the DataModule has no such folder: vectors are then cached in memory only
             folder = getattr(getattr(trainer_of(self), "datamodule", None), "cache_dir", None)
             self._cache[with_document] = VectorCache(self.reader.state_dict(), *settings, folder=folder)
@@ -144,7 +144,7 @@ class BertSum(EncoderSummarizer):
             # in full precision, even if a run has mixed precision, so that all runs can share the file
             with torch.autocast(batch.tokens.device.type, enabled=False):
                 states, whole = network.encoded(batch.tokens, batch.lengths, batch.owner, batch.starts, with_document)
-            return pool_all(states, whole, batch.owner, batch.heads, batch.mask.shape[1])  # `owner`: their sentences
+            return pool_all(states, whole, batch.owner, batch.heads, batch.mask.shape[1])  # `owner`: token's sentence
 
         # the document comes first, then its sentences, each pooled in P ways (`FROZEN_POOLINGS`): [B, 1 + L, P, H]
         pooled = self._cache[with_document].vectors(batch.sentences, batch.starts, compute)

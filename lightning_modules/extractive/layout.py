@@ -35,13 +35,11 @@ class LayoutEmbedding(nn.Module):
 
 
 def centralities(vectors: Tensor, prose: Tensor, mask: Tensor) -> Tensor:
-    """Return the cosine with the topic, the mean cosine with other sentences, and both standardized, [B, L, 4].
-
-    The topic is the mean of normalized `vectors`, [B, L, H], of sentences of `prose`; flags and `mask` are [B, L]."""
+    """Return cosine to topic, mean cosine to others, both also standardized: [B, L, H], flags [B, L] -> [B, L, 4]."""
     real = mask.to(vectors.dtype)                                                   # 1, or 0 at padding, [B, L]
     unit = F.normalize(vectors, dim=-1) * real.unsqueeze(-1)
     weights = torch.where(prose.any(1, keepdim=True), prose.to(real) * real, real)  # all sentences if none is prose
-    topic = F.normalize((unit * weights.unsqueeze(-1)).sum(1), dim=-1)              # [B, H]
+    topic = F.normalize((unit * weights.unsqueeze(-1)).sum(1), dim=-1)  # mean direction of prose, [B, H]
     to_topic = (unit @ topic.unsqueeze(-1)).squeeze(-1)                             # [B, L]
     # mean cosine with the other sentences, negative cosines as 0; `- real` subtracts the cosine of 1 with itself
     similar = (unit @ unit.transpose(1, 2)).clamp(min=0)                            # [B, L, L]

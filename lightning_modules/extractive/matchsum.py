@@ -134,7 +134,7 @@ class MatchSum(EncoderSummarizer):
         """Return the best candidate of each document; a sentence has the score of the best candidate with it, or 0."""
         with evaluating(self):
             scores = self.match(batch)[0]                                                    # [B, C]
-            scores = scores + self.proposal_weight * batch.prior.to(scores)  # `prior`: see `proposal_weight`
+            scores = scores + self.proposal_weight * batch.prior.to(scores)  # `prior`: mean score by proposing model
             best = scores.masked_fill(~batch.mask, float("-inf")).argmax(1).tolist()
         summaries = []
         for number, (best_candidate, candidate_scores) in enumerate(zip(best, scores.tolist())):  # padding last

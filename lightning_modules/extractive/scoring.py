@@ -73,7 +73,7 @@ def document_cosine(sentences: Tensor, document: Tensor) -> Tensor:
 
 def centrality(sentences: Tensor, mask: Tensor) -> Tensor:
     """Return the mean cosine of each sentence with the others: [B, L, H], mask [B, L] -> [B, L]; 0 without others."""
-    pairs = mask.unsqueeze(1) & mask.unsqueeze(2)  # of two real sentences, below of different ones, [B, L, L]
+    pairs = mask.unsqueeze(1) & mask.unsqueeze(2)  # True for two sentences, not padding, [B, L, L]
     pairs = (pairs & ~torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device)).to(sentences.dtype)
     return (cosines(sentences, sentences) * pairs).sum(-1) / pairs.sum(-1).clamp_min(1)
 

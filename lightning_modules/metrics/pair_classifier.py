@@ -32,7 +32,7 @@ class PairClassifier:
 
     @torch.no_grad()
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
-        """Return class probabilities of N pairs, [N, classes], on the CPU; of a single output, two."""
+        """Return class probabilities of N pairs, [N, classes], on the CPU; a model with one output counts as two."""
         result = torch.zeros(len(pairs), max(2, len(self.class_names)))
         # pairs of similar length are batched, so that there is little padding
         by_length = sorted(range(len(pairs)), key=lambda index: len(pairs[index][0]) + len(pairs[index][1]))

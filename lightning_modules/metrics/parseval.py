@@ -113,7 +113,7 @@ def original_brackets(nodes: Sequence[Node]) -> list[Bracket]:
 def rst_brackets(nodes: Sequence[Node]) -> list[Bracket]:
     """Return first and last EDU, role (N or S) in the parent, and relation of all nodes but the root (Marcu 2000).
 
-    A single nucleus has the relation "span", other children their parent's. A `ValueError` unless NS, SN or NN.
+    A single nucleus has the relation "span", others their parent's. Raises a `ValueError` for an unknown nuclearity.
     """
     brackets = []
     for start, split, end, nuclearity, relation in nodes:  # split: last EDU of the left child
@@ -125,7 +125,7 @@ def rst_brackets(nodes: Sequence[Node]) -> list[Bracket]:
 
 
 def _by_characters(brackets: list[Bracket], size: int, starts: Sequence[int] | None, side: str) -> list[Bracket]:
-    """Check the brackets of a tree over `size` EDUs; with `starts`, return them with first characters for EDUs.
+    """Check the brackets of a tree over `size` EDUs; if `starts` has the EDUs' first characters, convert EDUs to them.
 
     `side`, "predicted" or "target", names the tree in errors.
     """

@@ -123,7 +123,7 @@ class LengthTarget(Reward):
 
     Args:
         words: target number of words, counted as in the metric `words`.
-        tolerance: number of words more or fewer that cost nothing: d is 0 up to it, and only counts words beyond it.
+        tolerance: number of words more or fewer that cost nothing; d counts only the words beyond it.
     """
 
     def __init__(self, words: int, tolerance: int = 0) -> None:
@@ -163,7 +163,7 @@ class EntityCoverage(Reward):
         recall = self.of == "source"  # otherwise precision
         entities_of = {text: entities(text) for text in set(inputs.sources if recall else inputs.texts)}
         for text, source in zip(inputs.texts, inputs.sources, strict=True):
-            with_entities, searched = (source, text) if recall else (text, source)  # search the entities of the first
+            with_entities, searched = (source, text) if recall else (text, source)
             searched_words = {word.casefold() for word in _WORD.findall(searched)}
             names = entities_of[with_entities]  # case-folded, as `searched_words`
             without_entities = 0.0 if recall else 1.0

@@ -29,7 +29,7 @@ def rouge_scores(
 
     ROUGE-N is the clipped overlap of n-grams, ROUGE-L the longest common subsequence of the whole texts, ROUGE-Lsum
     the union of sentence-level subsequences (what ROUGE-1.5.5 calls ROUGE-L). With the defaults and one reference, the
-    scores equal the package `rouge-score` with its stemmer.
+    scores equal those of the package `rouge-score` with its stemmer.
 
     Args:
         prediction: sentences of the prediction; without any word it scores 0.

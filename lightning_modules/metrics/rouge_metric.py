@@ -15,7 +15,7 @@ class Rouge(Metric):
 
     The state is one sum per variant, as an integer in units of 2^-40, and the number of documents. As sums of integers
     are exact, the result does not depend on the order of documents or their distribution over processes and batches.
-    Empty predictions score 0 and are included. All options of `rouge_scores` but these two have their defaults.
+    Empty predictions score 0 and are included. Other options of `rouge_scores` have their defaults.
 
     Raises:
         ValueError: for an unknown variant or option; in `update`, as `score_many`.
