@@ -59,7 +59,7 @@ class Potentials(NamedTuple):
     fits: Chart | None = None  # u of left and v of right parts, [B, E, E, D]; None if only spans are scored
 
     def splits(self, chart: Chart, width: int, starts: int) -> Tensor:
-        """Return both parts' values plus their fit u . v, of spans of `width` + 1 EDUs by split, [B, starts, width]."""
+        """Return chart values of both parts plus their fit u . v, for spans of a width by split, [B, starts, width]."""
         left, right = chart.splits(width, starts)
         if self.fits is None:
             return left + right

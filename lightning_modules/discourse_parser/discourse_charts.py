@@ -75,7 +75,7 @@ def chunk_bounds(sentence: Tensor, paragraph: Tensor, size: int, max_edus: int) 
 class ChartReader:
     """Computes best trees and tree distributions from a mixture of scorers, with equal weights.
 
-    The LDD (labelled discourse distribution) gives probability to each EDU on the nucleus side of a node (`rows: side`)
+    The LDD (labeled discourse distribution) gives probability to each EDU on the nucleus side of a node (`rows: side`)
     or only to nuclei of their own parent (`rows: nucleus`). With `side`, all nodes count. The classes of nodes above
     `min_prob` are scored one by one; the remaining nodes, which hold a few per cent of the probability mass, get the
     mean class distribution of the scored nodes over their span or, if none was scored, the distribution of the span's
@@ -84,7 +84,7 @@ class ChartReader:
 
     Args:
         scorers, classes: members of the mixture; nuclearity and relation of each class.
-        decoding: `mbr`, the labelled tree with the highest expected sum of correct spans, nuclearities, relations and
+        decoding: `mbr`, the labeled tree with the highest expected sum of correct spans, nuclearities, relations and
             classes (minimum Bayes risk); `mbr_spans`, the tree with the highest expected number of correct spans, each
             node with its most probable class; `cky`, the most probable tree, for a single scorer.
         temperature: divides class logits; below 1, class probabilities are sharper than in training.
@@ -263,14 +263,14 @@ def document_tree(charts: list[ParsedChart], classes: LabelClasses) -> Tensor:
 
 
 class DocumentLDD(NamedTuple):
-    """The labelled discourse distribution of a document: p(EDU a is the nucleus of EDU b under a relation)."""
+    """The labeled discourse distribution of a document: p(EDU a is the nucleus of EDU b under a relation)."""
 
     band: Tensor  # p of all pairs at most h EDUs apart, [E, 2h + 1, R], at row a and column h + b - a
     gamma: Tensor  # importance of each EDU a: mean over all b, beyond the band too, of p summed over relations, [E]
 
 
 def document_ldd(charts: list[ParsedChart], classes: LabelClasses, half_width: int, rows: str) -> DocumentLDD:
-    """Return the labelled discourse distribution (LDD) in double precision, for EDUs at most `half_width` apart.
+    """Return the labeled discourse distribution (LDD) in double precision, for EDUs at most `half_width` apart.
 
     The LDD of a mixture is the mean over its members. It cannot be computed from the nodes of all members together,
     because with `rows: nucleus` (only nuclei of their own parents carry probability) the nuclearity of a leaf depends

@@ -24,9 +24,9 @@ _MODELS = {
 class IsaNLPParser(LightningModule):
     """Greedy RST parser of the package `isanlp_rst`.
 
-    It predicts one tree per document. The labelled discourse distribution (LDD) is computed from the tree, and from the
+    It predicts one tree per document. The labeled discourse distribution (LDD) is computed from the tree, and from the
     probabilities of its nodes' labels if the package has them (most models give 1). The package downloads its
-    weights (Hugging Face hub; research use, see their licences) when the first document is parsed.
+    weights (Hugging Face hub; research use, see their licenses) when the first document is parsed.
 
     Args:
         rows: which EDUs carry probability in the LDD, `side` or `nucleus`.

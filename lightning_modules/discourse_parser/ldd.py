@@ -1,4 +1,4 @@
-"""Labelled discourse distributions (LDD): p(a, b, l), the probability that EDU a is the nucleus of EDU b under l.
+"""Labeled discourse distributions (LDD): p(a, b, l), the probability that EDU a is the nucleus of EDU b under l.
 
 Every pair of EDUs has one lowest common ancestor in a tree, a node over i..j split after k with i <= a <= k < b <= j.
 With mu(i, k, j, c) the probability of that node with class c (nuclearity and relation),
@@ -165,11 +165,12 @@ def _nucleus_triangle(nodes: SplitPosterior, mass: Tensor, nu: Tensor, side: str
     steps = mass.new_zeros(size + 1, size * relations)  # differences over b, [E (b) + 1, E (a) R]
     nodes_at_once = max(1, _MAX_ENTRIES // (size * relations))  # bounds memory
     for begin in range(0, len(mass), nodes_at_once):
-        chunk = slice(begin, begin + nodes_at_once)
-        leaf_probs = nu[nucleus[0][chunk], nucleus[1][chunk]]                        # [n, E (a)]
-        weight = (leaf_probs.unsqueeze(2) * mass[chunk].unsqueeze(1)).flatten(1)     # [n, E R]
-        steps.index_add_(0, other[0][chunk], weight)
-        steps.index_add_(0, other[1][chunk] + 1, weight, alpha=-1)
+        batch = slice(begin, begin + nodes_at_once)
+        leaf_probs = nu[nucleus[0][batch], nucleus[1][batch]]                        # [n, E (a)]
+        weight = (leaf_probs.unsqueeze(2) * mass[batch].unsqueeze(1)).flatten(1)     # [n, E (a) R]
+        steps.index_add_(0, other[0][batch], weight)
+        steps.index_add_(0, other[1][batch] + 1, weight, alpha=-1)
+    # sums of differences are the values at each b
     return steps.cumsum(0)[:size].unflatten(1, (size, relations)).transpose(0, 1)
 
 

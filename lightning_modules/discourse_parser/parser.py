@@ -39,7 +39,7 @@ _NUCLEUS_MIN_PROB = 1e-6  # with `rows: nucleus`, 1e-4 would lose 46 % of the pr
 
 
 class DiscourseParser(EncoderModule):
-    """Chart parser that gives a distribution over binary RST trees and the labelled discourse distribution (LDD).
+    """Chart parser that gives a distribution over binary RST trees and the labeled discourse distribution (LDD).
 
     The vector of an EDU is the first, last and mean token vector of an encoder, fed through a bidirectional LSTM with
     features of sentence and paragraph boundaries. A scorer assigns a score to every span and a distribution over
@@ -47,7 +47,7 @@ class DiscourseParser(EncoderModule):
 
         loss = -log P(tree) - sum over its nodes of log P(class | node)
 
-    is the exactly normalized negative log-likelihood of a labelled tree. Several scorers (`members`) form a mixture:
+    is the exactly normalized negative log-likelihood of a labeled tree. Several scorers (`members`) form a mixture:
     their distributions are averaged, which is exact for both values of `rows`. The predicted tree has the highest
     expected number of correct spans and labels (minimum Bayes risk), or is the most probable one.
 

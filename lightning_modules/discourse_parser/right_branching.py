@@ -28,7 +28,7 @@ class RightBranchingParser(LightningModule):
 
     Sentences are split into EDUs after semicolons, colons, dashes, and commas before a conjunction or relative pronoun,
     if at least three words are on each side. Trees branch to the right within sentences, over the sentences of a
-    paragraph, and over paragraphs; the values of the labelled discourse distribution (LDD) are therefore 0 or 1.
+    paragraph, and over paragraphs; the values of the labeled discourse distribution (LDD) are therefore 0 or 1.
 
     Args:
         rows: which EDUs carry probability in the LDD, `side` or `nucleus`.

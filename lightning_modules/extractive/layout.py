@@ -38,6 +38,7 @@ def centralities(vectors: Tensor, prose: Tensor, mask: Tensor) -> Tensor:
     """Return cosine to topic, mean cosine to others, both also standardized: [B, L, H], flags [B, L] -> [B, L, 4]."""
     real = mask.to(vectors.dtype)                                                   # 1, or 0 at padding, [B, L]
     unit = F.normalize(vectors, dim=-1) * real.unsqueeze(-1)
+    # the topic is computed from sentences of prose, without headings and the like
     weights = torch.where(prose.any(1, keepdim=True), prose.to(real) * real, real)  # all sentences if none is prose
     topic = F.normalize((unit * weights.unsqueeze(-1)).sum(1), dim=-1)  # mean direction of prose, [B, H]
     to_topic = (unit @ topic.unsqueeze(-1)).squeeze(-1)                             # [B, L]
