@@ -60,7 +60,7 @@ Sentences = Sequence[str]
 
 CHUNK_WORDS = 350  # maximum number of words in a chunk of a source, as in AlignScore
 _SUPPORTED = re.compile(r"entail|support|consisten|align|faithful|factual")
-_NEGATED = re.compile(r"\b(not|non|no)\b|inconsisten|unsupport|unfaithful|unfactual|nonfactual|misalign|hallucinat")
+NEGATED = re.compile(r"\b(not|non|no)\b|inconsisten|unsupport|unfaithful|unfactual|nonfactual|misalign|hallucinat")
 
 
 class ConsistencyModel(PairClassifier):
@@ -113,7 +113,7 @@ def _supported_class(class_names: Sequence[str], name: str) -> int:
     if len(class_names) == 1 or [label.upper() for label in class_names] == ["LABEL_0", "LABEL_1"]:
         return 1
     labels = [label.lower().replace("_", " ") for label in class_names]
-    matches = [index for index, label in enumerate(labels) if _SUPPORTED.search(label) and not _NEGATED.search(label)]
+    matches = [index for index, label in enumerate(labels) if _SUPPORTED.search(label) and not NEGATED.search(label)]
     if len(matches) != 1:
         raise ValueError(
             f"{name}: which class is a supported claim? Its config says {', '.join(class_names)}; rename it to "

@@ -6,14 +6,14 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from lightning_modules.metrics.pair_classifier import PairClassifier, Sentences, without_blank
+from lightning_modules.metrics.pair_classifier import NEGATED, PairClassifier, Sentences, without_blank
 
 LABELS = ("entailment", "contradiction", "neutral")
 # Parts of the names that checkpoints give to the three classes: names of MNLI, and of FEVER and VitaminC.
 SYNONYMS = {
     "entailment": ("entail", "support"),
     "contradiction": ("contradict", "refute"),
-    "neutral": ("neutral", "not enough", "not_enough"),
+    "neutral": ("neutral", "not enough"),
 }
 # Edges of the authors' 23 bins, percentiles of the entailment probabilities of VitaminC's model: fine near 0 and 1.
 PERCENTILE_EDGES = (
@@ -135,7 +135,9 @@ def summac_scores(
 def _class_of(label: str, class_names: Sequence[str], name: str) -> int:
     """Return the index of the model's class that means `label`; a `ValueError` if no class name says so."""
     for index, class_name in enumerate(class_names):
-        if any(synonym in class_name.lower() for synonym in SYNONYMS[label]):
+        words = class_name.lower().replace("_", " ")
+        negated = label != "neutral" and NEGATED.search(words)  # such as "not supported"; "not enough info" is neutral
+        if not negated and any(synonym in words for synonym in SYNONYMS[label]):
             return index
     names = ", ".join(class_names)
     raise ValueError(f"{name}: which class is {label}? Its config says {names}; rename them in `id2label`")

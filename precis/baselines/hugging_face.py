@@ -78,6 +78,7 @@ def settings_of(model: HuggingFaceSummarizer) -> dict[str, Any]:
         "prompt": model.template,
         "max_source": model.max_source,  # tokens that the model reads at once; None: no limit
         "long_documents": model.options.long_documents,
+        "language": model.language,  # which divides the summaries of windows into sentences
         "dtype": model.options.dtype,
         "transformers": transformers_version,
     }

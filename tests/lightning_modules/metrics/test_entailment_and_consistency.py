@@ -140,6 +140,8 @@ def test_the_best_chunk_counts_and_classes_are_found_by_name_or_refused(folder, 
     torch.testing.assert_close(named, probabilities("entailment", "neutral", "contradiction")[:, [1, 0, 2]])
     with pytest.raises(ValueError, match="which class is entailment"):
         probabilities("LABEL_0", "LABEL_1", "LABEL_2")
+    with pytest.raises(ValueError, match="which class is entailment"):
+        probabilities("not_supported", "refuted", "neutral")
 
 
 INPUTS = RewardInputs(

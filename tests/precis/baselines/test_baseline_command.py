@@ -120,6 +120,7 @@ def test_a_killed_command_continues_where_it_was(tmp_path, precis, source, bart,
     after = len(calls)
     assert precis(*command, out).status == 0 and len(calls) == after  # all answers are there
     precis(*command, out, "--generation.num_beams", "2").refused("other settings", '"num_beams": 3')
+    precis(*command, out, "--language", "zh").refused('other settings (language "en", now "zh")')
 
 
 @pytest.mark.parametrize(("arguments", "parts"), [
