@@ -43,7 +43,7 @@ class ParserDiscourse:
         return parse.code(self.half(parse))[:size]
 
     def gamma(self, parse: DiscourseParse, size: int) -> Tensor:
-        """Return gamma, the importance of each of the first E = `size` EDUs as a nucleus (mean of the LDD), [E]."""
+        """Return gamma, the importance of each of the first E = `size` EDUs as a nucleus, see `tree_gamma`, [E]."""
         return parse.gamma[:size]
 
 
@@ -137,8 +137,8 @@ def document_seed(seed: int, text_digest: str) -> int:
 def permute_pairs(codes: Tensor, seed: int) -> Tensor:
     """Permute the codes (`encode`) of an LDD of E EDUs and R relations, [E, 2b + 1, R], over the pairs in its band.
 
-    Entry [i, b + d] is the pair of EDUs i and i + d. The codes of a pair for all relations stay together, so each
-    relation keeps the distribution of its values. The diagonal and pairs outside the document stay zero.
+    Entry [i, b + d] is the pair of EDUs i and i + d. All permutations are equally likely. The codes of a pair for all
+    relations stay together, so each relation keeps its values. The diagonal and pairs outside the document stay zero.
     """
     is_pair = inside(len(codes), codes.shape[1] // 2)  # [E, 2b + 1]
     pair_codes = codes[is_pair]  # [pairs, R]

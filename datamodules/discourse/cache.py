@@ -79,7 +79,7 @@ class ParseCache:
         for path in self._shards.keys() - paths:
             self._forget(path)
         self._broken = {path: reason for path, reason in self._broken.items() if path in paths}  # still there
-        for path in sorted(paths - self._shards.keys() - self._broken.keys()):  # sorted: all processes prefer one copy
+        for path in sorted(paths - self._shards.keys() - self._broken.keys()):  # sorted: processes use the same copy
             try:
                 shard = self._shards[path] = shards.read_header(path)
             except FileNotFoundError:  # another process removed it
@@ -104,7 +104,7 @@ class ParseCache:
         self.refresh()
         keys = list(dict.fromkeys(keys))
         num_damaged = None
-        # A damaged parse removes its shard, also with parses that this loop found intact: repeat until none is removed.
+        # A damaged parse removes its shard, even with parses that this loop found intact: repeat until none is removed.
         while num_damaged != len(self._broken):
             num_damaged = len(self._broken)
             for key in keys:

@@ -179,7 +179,7 @@ def random_ldd(size: int, band: int, relations: int, seed: int = 0) -> Tensor:
     """
     i = torch.arange(size)[:, None, None]  # [E, 1, 1]
     j = i + torch.arange(-band, band + 1)[:, None]  # [E, 2b + 1, 1]
-    pairs = _mix_bits(_mix_bits(_mix_bits(torch.tensor(seed) + 1) + i) + j)  # (seed, i, j); + 1, as 0 gives 0
+    pairs = _mix_bits(_mix_bits(_mix_bits(torch.tensor(seed) + 1) + i) + j)  # hash of (seed, i, j); 0 gives 0
     hashes = _mix_bits(pairs + torch.arange(relations))  # [E, 2b + 1, R], 32 bits
     values = (hashes >> 8).float() / 2**24  # the upper 24 bits, which float32 represents exactly
     return values * inside(size, band).unsqueeze(-1)

@@ -18,7 +18,7 @@ class TreebankError(UserError):
 
 @dataclass(frozen=True)
 class TreebankDocument:
-    """Text with its segmentation and, if annotated, its RST tree. Offsets are (start, end) in characters of `text`."""
+    """Text with its segmentation and, if annotated, its RST tree; offsets are in characters, `text[start:end]`."""
 
     id: str  # unique within a treebank
     text: str  # the whole text
@@ -42,8 +42,8 @@ def validate_document(document: TreebankDocument, where: str) -> TreebankDocumen
         TreebankError: if id or text is not valid Unicode; if there is no EDU; if EDUs, sentences or paragraphs are
             empty, overlap or lie outside the text; if text belongs to no EDU; if the tree has another number of EDUs.
     """
-    if char := lone_surrogate(document.id + document.text):  # UTF-8 cannot represent it
-        raise TreebankError(f"{where}: half of a surrogate pair, {char}, is not text; fix or leave out this document")
+    if code := lone_surrogate(document.id + document.text):  # UTF-8 cannot represent it
+        raise TreebankError(f"{where}: half of a surrogate pair, {code}, is not text; fix or leave out this document")
     location = f"{where}: {document.id}"
     if not document.edus:
         raise TreebankError(f"{location}: there is no EDU; leave out documents without text")

@@ -17,7 +17,7 @@ class EduAttention(NamedTuple):
     """Attention between the E elementary discourse units (EDUs) of one document, for H heads in each of L layers.
 
     Entry [l, h, a, b] is the attention of head h of layer l to all tokens of EDU b, averaged over the tokens of EDU a.
-    Sums over b are below 1, because tokens also attend to global tokens and to tokens in no EDU.
+    Sums over b may be below 1, because tokens also attend to global tokens and to tokens in no EDU.
     """
 
     with_discourse: Tensor  # [L, H, E, E]

@@ -251,7 +251,7 @@ def chunked_attention(
     """
     if q.device.type != "cpu":
         return batched_attention(q, k, v, view, table, window, dropout)
-    seed = int(torch.randint(2**31, ())) if dropout else 0  # by the run's global generator
+    seed = int(torch.randint(2**31, ())) if dropout else 0  # from the global generator, so that runs are reproducible
     operation, values = (table.operation, table.values) if table else (None, None)  # scale, shift or replace scores
     options = _Options(window=window, operation=operation, dropout=dropout, seed=seed, chunk=CHUNK)
     with torch.autocast(q.device.type, enabled=False):  # `_Document` chooses the dtype of each product itself

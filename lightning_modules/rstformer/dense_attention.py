@@ -15,7 +15,7 @@ SHORT = 192
 def dense_attention(
     q: Tensor, k: Tensor, v: Tensor, view: View, table: HeadTable | None, window: int, dropout: float = 0.0
 ) -> Tensor:
-    """Return the result of `chunked_attention`, which has these arguments, by all scores at once, [B, H, T, T]."""
+    """Return the result of `chunked_attention`, with the same arguments, from all scores at once, [B, H, T, T]."""
     positions = torch.arange(q.shape[2], device=q.device)
     is_near = (positions[:, None] - positions).abs() <= window                        # [T, T]
     visible = (is_near | view.is_global[:, None]) & view.token_mask[:, None]  # [B, T, T]: the window and global keys

@@ -1,6 +1,6 @@
 """Injection of discourse into attention scores: operations, ablations, relations of heads, and masks.
 
-Pu, Wang and Demberg 2023 (RSTformer) multiply scores by a labelled discourse distribution (LDD), p(a, b, l): the
+Pu, Wang and Demberg 2023 (RSTformer) multiply scores by a labeled discourse distribution (LDD), p(a, b, l): the
 probability that EDU a is the nucleus of EDU b under relation l. Here a is the EDU of the query and b that of the key.
 Every injection is one of three operations on a score S_h(i, j) with a table over pairs of EDUs, so that attention
 implements only these three, independently of relations:
@@ -126,7 +126,7 @@ def check_band(token_edu: Tensor, window: int, band: Tensor, ids: Sequence[str] 
 
     A band has the probabilities of R relations between each of E EDUs and the EDUs up to b before or after it.
     `token_edu` has each token's EDU, -1 for none, [B, T]; if it is on a GPU, the check waits for it. `window` is in
-    tokens to each side. A `ValueError`, with the document's id, if a band is too narrow or lacks the EDU of a token.
+    tokens to each side. A `ValueError` if the shape is wrong, or (with the id) a band is too narrow or lacks an EDU.
     """
     if band.dim() != 4 or band.shape[2] % 2 == 0 or band.shape[0] != token_edu.shape[0]:
         raise ValueError(f"bands of {len(token_edu)} documents are [B, E, 2b + 1, R], got {list(band.shape)}")
@@ -163,11 +163,11 @@ def head_relations(heads: int, relations: int, frequency: Sequence[float] | None
 
 
 class DiscourseInjection(nn.Module):
-    """Computes the table by which a labelled discourse distribution (LDD) changes the scores of one layer.
+    """Computes the table by which a labeled discourse distribution (LDD) changes the scores of one layer.
 
     The LDD has the probabilities p(a, b, l) that EDU (elementary discourse unit) a, of the query, is the nucleus of EDU
-    b, of the key, under relation l; p_h is their sum over l, weighted for head h. beta_h is learned, from 0 (plain
-    attention), and part of the table, so that its gradient is a sum over pairs of EDUs.
+    b, of the key, under relation l; p_h is their sum over l, weighted for head h. beta_h, in two of the
+    formulas, is learned, from 0 (plain attention), and part of the table: its gradient is a sum over pairs of EDUs.
 
     Args:
         weights: weights of relations for each head, [H, R], see `head_relations`.

@@ -29,7 +29,7 @@ _LINEAR = ("query", "key", "value", "query_global", "key_global", "value_global"
 
 @dataclass
 class Discourse:
-    """The labelled discourse distribution p of B documents with E elementary discourse units (EDUs) and R relations."""
+    """The labeled discourse distribution p of B documents with E elementary discourse units (EDUs) and R relations."""
 
     band: Tensor  # entry [n, a, b + d, l] is p(a, a + d, l) of document n, [B, E, 2b + 1, R], on the model's device
     token_edu: Tensor  # EDU of each token, -1 for none, [B, T]; on the CPU, so that checking it needs no GPU

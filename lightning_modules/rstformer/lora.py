@@ -1,6 +1,6 @@
 """RST-LoRA: low-rank adapters of a LED whose update in the encoder is weighted by discourse.
 
-Pu and Demberg, NAACL 2024: h = W x + (x (1 + gamma)) W_down W_up, where gamma is the labelled discourse distribution
+Pu and Demberg, NAACL 2024: h = W x + (x (1 + gamma)) W_down W_up, where gamma is the labeled discourse distribution
 averaged over its second EDU axis: the importance of an EDU as the nucleus of others. The parser averages over all EDUs
 of the document, including those beyond the band of the LDD and in truncated text. The adapters are those of `peft`. An
 update that depends on the document cannot be merged into the weights.

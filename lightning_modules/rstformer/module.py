@@ -27,7 +27,7 @@ _DISCOURSE = "network.injections."  # prefix of the parameters of discourse: bet
 
 
 class RSTformer(SequenceToSequence):
-    """LED (Longformer encoder-decoder) with labelled discourse distributions (LDDs) in the attention of its encoder.
+    """LED (Longformer encoder-decoder) with labeled discourse distributions (LDDs) in the attention of its encoder.
 
     Loss term: `nll`, the mean over each summary of -log P(y_t). `injection.ablation` is an ablation of the paper. Data
     and model need the same `ablation` and `checkpoint`, which `setup` checks.
