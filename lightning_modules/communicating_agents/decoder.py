@@ -39,7 +39,7 @@ class AgentsDecoder(nn.Module):
         p_a = sigmoid(v_5 c_a + v_6 s_t + v_7 y_t + b)
 
     The multi-agent pointer P(w) = sum_a g_a (p_a P_voc(w) + (1 - p_a) u_a(w)) copies from agent a by u_a, its attention
-    l_a. To avoid a distribution per agent, it is computed as p P_voc + (1 - p) u with p = sum_a g_a p_a; u weights the
+    l_a. Without a vocabulary distribution per agent, it is p P_voc + (1 - p) u with p = sum_a g_a p_a; u weights the
     positions of agent a by g_a (1 - p_a) / (1 - p). The plain pointer computes one p from c*, and weights by g_a.
 
     For M = 1 agent, g = 1. With `contextual` agent attention, P_voc is computed from [s_t; c*_t; c*_{t-1}], else from

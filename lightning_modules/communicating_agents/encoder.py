@@ -20,7 +20,7 @@ class Parts(NamedTuple):
 
     @classmethod
     def of(cls, lengths: Tensor, width: int, device: torch.device) -> "Parts":
-        """Build the masks of M parts padded to I = `width` tokens; lengths [B, M] (CPU), 0 for agents without part."""
+        """Build the masks of M parts padded to I = `width` tokens; lengths [B, M] (CPU), 0 for an agent without one."""
         device_lengths = lengths.to(device, non_blocking=True)
         nonzero = device_lengths.clamp_min(1)  # an LSTM and a softmax need at least one position
         return cls(
@@ -38,7 +38,7 @@ def last_states(states: Tensor, last: Tensor) -> Tensor:
 
 
 def initialize_lstm(lstm: nn.LSTM) -> None:
-    """Initialize each gate of an LSTM: Xavier input weights, orthogonal recurrent weights, forget bias 1, others 0."""
+    """Initialize each gate of an LSTM: Xavier input and orthogonal recurrent weights, forget bias 1, other biases 0."""
     for name, parameter in lstm.named_parameters():
         gates = parameter.data.chunk(4)  # views of input gate, forget gate, cell and output gate
         if "bias" in name:

@@ -17,7 +17,7 @@ class AgentsState(NamedTuple):
 
     hidden: Tensor  # [B, K, H]
     cell: Tensor  # [B, K, H]
-    context: Tensor  # c*, attention to all agents in the previous step, [B, K, H]
+    context: Tensor  # c* of the previous step, the context of all agents, [B, K, H]
 
 
 class AgentsDecoded(NamedTuple):

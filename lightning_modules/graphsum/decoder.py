@@ -92,7 +92,7 @@ class GraphMemory(NamedTuple):
     paragraph_values: Tensor  # same shape
     token_mask: Tensor  # True at tokens, at least one in each paragraph, [B, L, n]
     paragraph_mask: Tensor  # True at real paragraphs, [B, L]
-    graph: Tensor  # similarities G of paragraphs in [0, 1], [B, L, L]
+    graph: Tensor  # weights G between paragraphs, in [0, 1], [B, L, L]
 
 
 def rows_at(graph: Tensor, position: Tensor) -> Tensor:

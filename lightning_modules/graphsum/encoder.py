@@ -22,7 +22,7 @@ class Source(NamedTuple):
 
     ids: Tensor  # token ids, [B, L, n]
     mask: Tensor  # True at tokens, [B, L, n]
-    graph: Tensor  # similarities G of paragraphs in [0, 1], [B, L, L]
+    graph: Tensor  # weights G between paragraphs, in [0, 1], [B, L, L]
     places: Tensor  # of each token of the concatenated document, its index in the L n tokens with padding, [B, S]
     lengths: Tensor  # number of tokens of each document, [B], on the CPU
 
@@ -209,7 +209,7 @@ class GraphSumNetwork(TiedOutput):
         return Memory([layer.cross_attention.project(tokens) for layer in self.decoder], mask)
 
     def decode(self, inputs: Tensor, memory: list[GraphMemory] | list[KeyValues], mask: Tensor | None) -> Tensor:
-        """Run the decoder over ids of K targets per document, [B, K, T] -> states [B, K, T, D]; see also `Memory`."""
+        """Run the decoder over ids [B, K, T] -> input of the output layer [B, K, T, D]; for the others see `Memory`."""
         x = self.embed(inputs, sinusoidal(inputs.shape[-1], self.size, inputs.device))
         for layer, layer_memory in zip(self.decoder, memory):
             x = layer(x, layer_memory, mask)

@@ -15,7 +15,7 @@ from lightning_modules.networks.transformer import FeedForward, MultiHeadAttenti
 class GraphBias(nn.Module):
     """Bias of attention scores by a graph: R = -(1 - G)^2 / (2 sigma^2).
 
-    For similarities G in [0, 1] and sigma = 1, R is in [-0.5, 0]: a bias, not a mask. A sigma that is not positive is a
+    For weights G in [0, 1] and sigma = 1, R is in [-0.5, 0]: a bias, not a mask. A sigma that is not positive is a
     `ValueError`. With `learned` the logarithm of sigma is trained, so that sigma stays positive.
     """
 
@@ -92,7 +92,7 @@ class AroundFeedForward(nn.Module):
 class GraphEncoderLayer(nn.Module):
     """Graph-informed self-attention over paragraphs: alpha = softmax(e + R), u_i = sum_j alpha_ij (x_j W_V).
 
-    Scores are e, weights alpha. `bias` computes R from the graph G, similarities of paragraphs; None does not use it.
+    Scores are e, weights alpha. `bias` computes R from the graph G of paragraphs; if it is None, G is not used.
     The other arguments are those of `MultiHeadAttention` and `AroundFeedForward`.
     """
 

@@ -45,7 +45,7 @@ class GraphSumEncoder:
 
 @dataclass(frozen=True)
 class GraphBiasOptions:
-    """Bias of attention scores, -(1 - G)^2 / (2 sigma^2), by the graph G, similarities of paragraphs in [0, 1]."""
+    """Bias of attention scores, -(1 - G)^2 / (2 sigma^2), by the graph G, weights between paragraphs in [0, 1]."""
 
     sigma: float = 1.0
     """Sigma; the larger, the smaller is the bias."""
