@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 
-def _is_number(value: Any) -> bool:  # at most 64 bits; a bool is an int in Python
+def _is_number(value: Any) -> bool:  # magnitude below 2**63; a bool is an int in Python
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1 << 63
 
 
@@ -32,7 +32,7 @@ def _is_dict(value: Any, is_valid: Callable[[Any], bool]) -> bool:
 
 
 def _is_nested(value: Any, kind: type, is_valid: Callable[[Any], bool]) -> bool:
-    """Return whether a value is of a `kind`, such as `dict`, and all parts that are no containers pass `is_valid`."""
+    """Return whether a value is of a `kind`, such as `dict`, and all its leaves, at any depth, pass `is_valid`."""
     seen, remaining = set(), [value]  # `seen`, because containers may be shared, or contain themselves
     while remaining:
         part = remaining.pop()

@@ -13,7 +13,7 @@ from lightning_modules.summarizer import Summarizer
 
 
 class EncoderSummarizer(Summarizer):
-    """Summarizer whose encoder, pretrained or from scratch, has its own learning rate.
+    """Summarizer over an encoder, from scratch or pretrained; a pretrained one has a learning rate of its own.
 
     A subclass sets `reader`, the encoder, by `make_reader`.
     """
@@ -51,5 +51,5 @@ class EncoderSummarizer(Summarizer):
         return two_rates(self, self.reader, self.optimizer, steps_needed(self.trainer, self.optimizer))
 
     def export(self, folder: Path) -> dict[str, str]:
-        """Write a pretrained encoder, see `Summarizer.export`; `transformers` has no class for the model's rest."""
+        """Write a pretrained encoder, see `Summarizer.export`; `transformers` has no class for the whole model."""
         return self.reader.export(folder, self.tokenizer)

@@ -84,7 +84,7 @@ class SentenceEncoderOptions(DocumentEncoderOptions):
 
 
 def check_truncation(data: Any, limit: int | None) -> None:
-    """Raise a `UserError` if `max_source` of a DataModule, if it has one, is above `limit` tokens (None: no limit)."""
+    """Raise a `UserError` unless `max_source`, if a DataModule has it, truncates to `limit` tokens (None: no limit)."""
     if limit is None or not hasattr(data, "max_source"):
         return
     if data.max_source is None or data.max_source > limit:

@@ -81,7 +81,7 @@ def two_rates(
     rates = [(others, options.lr, options.warmup_steps)]  # of each set of parameters: peak rate and warm-up
     if isinstance(options, EncoderAdamWOptions):
         warm_up = options.warmup_steps if options.encoder_warmup_steps is None else options.encoder_warmup_steps
-        rates.insert(0, (encoder_parameters, options.encoder_lr, warm_up))  # at 0, as in checkpoints
+        rates.insert(0, (encoder_parameters, options.encoder_lr, warm_up))  # first, as in checkpoints
     groups, factors = [], []  # parameter groups, and the schedule of each
     for parameters, peak, warm_up in rates:
         for is_matrix in (True, False):

@@ -22,7 +22,7 @@ class SequenceToSequence(Summarizer):
     Batches have the fields of `datamodules.batch.target_fields` besides those of the documents.
 
     Loss terms: `nll`, -log P(y_t), averaged over each summary, then over documents; with label smoothing epsilon also
-    `smoothing`, -log P of all tokens of the vocabulary, averaged likewise. Their weights are 1 - epsilon and epsilon.
+    `smoothing`, the same mean of -log P averaged over the vocabulary. Their weights are 1 - epsilon and epsilon.
     """
 
     decoder: TiedOutput | PretrainedEncoderDecoder
@@ -30,7 +30,7 @@ class SequenceToSequence(Summarizer):
     validation_names = ("nll", "smoothing")
 
     def set_label_smoothing(self, epsilon: float) -> None:
-        """Set the weight, in [0, 1), of a uniform distribution in the target distribution (Szegedy et al. 2016)."""
+        """Set the weight, in [0, 1), of the uniform distribution over words in the target (Szegedy et al. 2016)."""
         if not 0 <= epsilon < 1:
             raise ValueError(f"label_smoothing is at least 0 and below 1, got {epsilon}")
         self.label_smoothing = epsilon

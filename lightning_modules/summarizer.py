@@ -106,7 +106,7 @@ class Summarizer(LightningModule, ABC):
         self.val_summaries = val_summaries
         self.loss_weights: dict[str, float] = {}  # by the names of loss terms; 1 for a term without an entry
         self.step_values: dict[str, Tensor | float] = {}  # what a training step logs besides loss terms, by name
-        self.extra_terms: dict[str, Callable[[Any, Batch], Tensor]] = {}  # functions of model and batch
+        self.extra_terms: dict[str, Callable[[Any, Batch], Tensor]] = {}  # further loss terms, of model and batch
         self.model_loss_weight = 1.0  # weight of the sum of `loss_terms` in training, beside `extra_terms`
         self.tokenizer: Any = None  # set from the DataModule in `setup`
         self.language = ""  # none yet, so that the next line creates the ROUGE metrics

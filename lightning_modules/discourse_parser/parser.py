@@ -62,7 +62,7 @@ class DiscourseParser(EncoderModule):
         hidden_size: width of a scorer.
         fit_size: width of the vectors that score how two parts of a node fit.
         dropout: probability in all layers of a scorer.
-        cap: maximal number of EDUs of a chart.
+        cap: maximum number of EDUs of a chart.
         class_temperature: divides class logits when a text is parsed, not in training. It is stored with the weights;
             `python -m experiments.studies.parser_training.class_temperature` fits it on held-out documents.
         decoding: `mbr`, `mbr_spans` or `cky`; see `ChartReader`.

@@ -12,10 +12,10 @@ QUERIES_AND_VALUES = r".*\.(q_proj|v_proj|q|v|query|value)"
 
 
 def insert_adapters(model: nn.Module, rank: int, alpha: float, targets: str = QUERIES_AND_VALUES) -> None:
-    """Freeze a model and add LoRA adapters to linear layers, in place: W x + (alpha / rank) W_up W_down x.
+    """Freeze a model and add LoRA adapters to linear layers, in place: W x + (alpha / rank) W_up W_down dropout(x).
 
     W_up is zero at first. `targets` is a regular expression for the names of the layers, by default the projections to
-    queries and values. Dropout on x is 0.1. A `ValueError` if rank or alpha is not positive or `peft` is not installed.
+    queries and values. Dropout is 0.1. A `ValueError` if rank or alpha is not positive or `peft` is not installed.
     """
     if rank < 1 or alpha <= 0:
         raise ValueError(f"rank and alpha of adapters must be above 0, got {rank} and {alpha}")

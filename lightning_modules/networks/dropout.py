@@ -19,7 +19,7 @@ class Dropout(nn.Dropout):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """In training, set random elements of a tensor of any shape to zero and scale the others, not in place."""
+        """Return a tensor of any shape; in training, random elements are set to zero and the others are scaled."""
         can_use_mask = x.device.type == "cpu" and not self.inplace and not torch.compiler.is_compiling()
         if not (self.training and 0 < self.p < 1 and can_use_mask):
             return super().forward(x)

@@ -24,9 +24,9 @@ def attention(
     Queries are [B, N, T, d], keys and values [B, N, S, d], for B texts and N heads; `scale` is d^-0.5 by default.
     Without dropout, and on a GPU, PyTorch's function is called. With dropout on a CPU, that function keeps four tensors
     of the size of the weights for the backward pass, and draws its mask from a slow generator. Here the weights are
-    computed for some heads at a time, and again in the backward pass, where the same seed gives the same mask. A step
-    of BertSum over MiniLM is 1.46 times as fast in 0.38 of the memory (`experiments/results/attention_dropout.md`). The
-    probability of dropout is rounded to a multiple of 1/65,536.
+    computed for some heads at a time, and again in the backward pass, where the same seed gives the same mask. A
+    training step of BertSum over MiniLM is 1.46 times as fast in 0.38 of the memory
+    (`experiments/results/attention_dropout.md`). The probability of dropout is rounded to a multiple of 1/65,536.
 
     The mask is True where attention is allowed (bool), or a bias added to scores (float), broadcastable to
     [B, N, T, S]. Each query must be allowed at least one key. `causal` excludes a mask.

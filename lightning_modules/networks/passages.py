@@ -214,7 +214,7 @@ class ScratchEncoder(nn.Module):
 
 
 def attention_mask(mask: Tensor) -> Tensor:
-    """Return a mask for attention: [B, T] -> [B, 1, 1, T]; one True if there are no tokens, as softmax needs it."""
+    """Return a mask of attention, [B, T] -> [B, 1, 1, T], True at the first position of documents without tokens."""
     return ensure_nonempty(mask)[:, None, None]
 
 

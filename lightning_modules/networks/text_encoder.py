@@ -203,7 +203,7 @@ class TextEncoder(WindowedEncoder):
         return self
 
     def encode(self, windows: list[Tensor]) -> list[Tensor]:
-        """Return the token vectors of each of W windows, without special tokens: [T] -> [T, D], of all layers."""
+        """Return the token vectors of each of W windows, without special tokens: [T] -> [T, D], for all `layers`."""
         prefix, suffix = (windows[0].new_tensor(ids) for ids in self.special)
         inputs = [torch.cat([prefix, window, suffix]) for window in windows]
         ids = pad_sequence(inputs, batch_first=True, padding_value=self.pad_id)              # [W, maximum length]
@@ -260,7 +260,7 @@ class SmallEncoder(WindowedEncoder):
         self.lstm = nn.LSTM(total_width, hidden_size, batch_first=True, bidirectional=True)
 
     def embed(self, features: Tensor) -> Tensor:
-        """Return word vectors without context: nonnegative hashes of F features -> width E of all groups, [..., E]."""
+        """Return word vectors without context: nonnegative hashes of F features, [..., F] -> [..., E] of all groups."""
         vectors = []
         for table, group in zip(self.tables, features.split(self.counts, -1)):
             buckets = group % len(table.weight)                                              # [..., F of the group]

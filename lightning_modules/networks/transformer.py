@@ -104,7 +104,7 @@ class MultiHeadAttention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Position-wise feed-forward network, W_2 dropout(act(W_1 x)) + biases, of width `hidden_size` inside."""
+    """Position-wise feed-forward network (section 3.3), W_2 dropout(act(W_1 x + b_1)) + b_2, of width `hidden_size`."""
 
     def __init__(self, size: int, hidden_size: int, dropout: float = 0.0, activation: Activation = "relu") -> None:
         super().__init__()
@@ -203,7 +203,7 @@ class DecoderLayer(nn.Module):
     def forward(self, x: Tensor, memory: Tensor | KeyValues, memory_mask: Tensor | None = None) -> Tensor:
         """Run all target positions of x in parallel: [B, T, D], or [B, K, T, D] for K targets of each document.
 
-        `memory`, [B, S, D] or its keys and values, is not repeated for K targets; its mask is [B, N or 1, 1, S].
+        `memory`, [B, S, D] or keys and values, is not repeated for K; its mask, True at tokens, is [B, N or 1, 1, S].
         """
         targets = x.flatten(0, -3)                                                           # [B K, T, D]
         targets = self.around_attention(targets, lambda y: self.attention(y, y, causal=True))
