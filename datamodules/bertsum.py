@@ -36,8 +36,8 @@ class SentenceData(TokenizerData):
         vocab_size: size of a tokenizer that is trained on the corpus, at least 260; with `checkpoint`, an upper limit
             of the size of its tokenizer.
         checkpoint: pretrained encoder whose tokenizer is used, see `BertSum`.
-        max_source: maximal number of tokens of a document, in whole sentences; None for no limit.
-        piece: maximal number of tokens of a sentence after one head symbol; longer sentences are split into pieces,
+        max_source: maximum number of tokens of a document, in whole sentences; None for no limit.
+        piece: maximum number of tokens of a sentence after one head symbol; longer sentences are split into pieces,
             each with a head symbol.
         shared: arguments of `SummarizationData`.
 
@@ -73,7 +73,7 @@ class SentenceData(TokenizerData):
             "owners": pieces.owners,  # index of the sentence of each piece
             "sentences": document.sentences[: pieces.sentences],
             "length": len(pieces.tokens),
-            TRUNCATION: counts,  # [number read, total number] of tokens, sentences and paragraphs
+            TRUNCATION: counts,  # [number read, total] of tokens (with special ones), sentences and paragraphs
         }
 
     def truncation_limits(self) -> dict[str, str]:  # count -> the option that limits it, for reports
@@ -114,7 +114,7 @@ class ExtractiveData(SentenceData):
 
     Args:
         vocab_size, checkpoint: as in `SentenceData`, as are `max_source` and `piece`, which are among `shared`.
-        oracle_sentences: maximal number of sentences of the oracle summary; None for no limit.
+        oracle_sentences: maximum number of sentences of the oracle summary; None for no limit.
         oracle_stem: whether the oracle compares stems of words.
         oracle_counts: `all` or `set`, see `greedy_oracle`; PreSumm's labels are those of `set` without stems.
         min_words: shorter sentences are read, but neither labelled nor selected, unless all are shorter.
@@ -166,7 +166,7 @@ class ExtractiveData(SentenceData):
         features = super().encode(document)
         sentences = features["sentences"]
         words = [self.language.tokenize(sentence) for sentence in sentences]
-        usable = [self.min_words <= len(tokens) <= (self.max_words or len(tokens)) for tokens in words]  # no maximum
+        usable = [self.min_words <= len(tokens) <= (self.max_words or len(tokens)) for tokens in words]  # None: any
         usable = usable if any(usable) else [True] * len(sentences)
         # Sentences that may not be selected become empty, so that the oracle skips them and indices stay the same.
         candidates = [sentence if is_usable else "" for sentence, is_usable in zip(sentences, usable)]

@@ -20,7 +20,7 @@ class BertSumAbsData(SentenceData):
     """Documents as sequences of sentences, with first references truncated to `max_target` tokens in the loss.
 
     Args:
-        max_target: maximal number of tokens of a summary, end symbol included.
+        max_target: maximum number of tokens of a summary, end symbol included.
         shared: arguments of `SentenceData`.
 
     Raises:

@@ -52,8 +52,8 @@ class CommunicatingAgentsData(WordsData):
     Args:
         agents: M, at least 1; the same as in the model.
         split: `even` parts, which may end anywhere, or parts of whole `sentences` or `paragraphs` of similar length.
-        max_source: maximal number of words of a document for all agents together; about 800 in the paper.
-        max_target: maximal number of tokens of a summary in the loss, end symbol included.
+        max_source: maximum number of words of a document for all agents together; about 800 in the paper.
+        max_target: maximum number of tokens of a summary in the loss, end symbol included.
         shared: arguments of `WordsData`.
     """
 

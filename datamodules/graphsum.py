@@ -91,8 +91,8 @@ class GraphSumData(NeedsParser, TokenizerData):
         parser: parser of the graph `rst`, or its name as in `precis parse --parser`.
         parses: folder of parses; by default `parses` in the cache.
         paragraphs: definition and selection of paragraphs.
-        max_tokens: maximal number of tokens of a paragraph, separator included.
-        max_target: maximal number of tokens of a summary in the loss, end symbol included.
+        max_tokens: maximum number of tokens of a paragraph, separator included.
+        max_target: maximum number of tokens of a summary in the loss, end symbol included.
         shared: arguments of `SummarizationData`.
     """
 

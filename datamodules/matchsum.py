@@ -37,7 +37,7 @@ class SentenceScorer(Protocol):
 
 @dataclass
 class MatchSumBatch(Batch):
-    """B documents with up to C candidate summaries, as rows of tokens; a text of more than `piece` has several rows."""
+    """B documents with up to C candidate summaries, as rows of up to `piece` tokens; longer texts have several rows."""
 
     documents: Tensor  # N rows of documents, [N, S]
     document_sizes: Tensor = on_host()  # number of tokens of each row, [N], in host memory
@@ -139,7 +139,7 @@ class MatchSumData(TokenizerData):
         """Return the candidate summaries of a document, each as ascending indices of its sentences.
 
         Candidates are the subsets, with a number of sentences in `sizes`, of the `keep` sentences with the highest
-        `scores`. A document with fewer sentences than the smallest size has one candidate with all of them.
+        `scores`, the first of equal ones. A document with fewer sentences than all sizes is its only candidate.
         """
         top_sentences = sorted(range(len(scores)), key=lambda index: (-scores[index], index))[: self.keep]
         choices = [list(choice) for size in self.sizes for choice in combinations(sorted(top_sentences), size)]
@@ -180,7 +180,7 @@ class MatchSumData(TokenizerData):
         golds = [row["gold"] for row in rows if row["gold"]]  # first references, as rows of tokens
         # Texts: candidates of all documents, then the references of documents that have one; `texts` has their rows.
         texts, text_of = _flat([text for row in rows for text in row["candidates"]] + golds)
-        firsts = list(accumulate(counts, initial=0))  # index in `texts` of each document's first candidate
+        firsts = list(accumulate(counts, initial=0))  # index of each document's first candidate among texts
         has_gold = [bool(row["gold"]) for row in rows]
         earlier_golds = accumulate(has_gold, initial=0)  # number of references of the documents before each one
         # index of the reference of each document among the texts; 0, which is masked, for none

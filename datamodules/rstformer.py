@@ -237,7 +237,7 @@ class RSTformerData(NeedsParser, TokenizerData):
                 writer.add(key, parses[key])
 
     def _announce(self, split: str, missing: list[Document]) -> None:
-        """Print that documents lack a parse; UserError for those of training if the user named the folder of parses."""
+        """Print that documents lack a parse; UserError for `train` and `val` if the user named the folder of parses."""
         examples = ", ".join(document.id for document in missing[:3]) + (", ..." if len(missing) > 3 else "")
         documents = f"{counted(len(missing), 'document')} of {split} ({examples})"
         lacks = f"{self.parses}: no parse of {documents} by this parser with a band of {self.parser.band} EDUs"

@@ -51,7 +51,7 @@ class SummarizationData(LightningDataModule, ABC):
     Args:
         corpus: corpus of the documents.
         batch_size: number of documents per rank in a training batch.
-        eval_batch_size: number of documents per rank in other batches; by default `batch_size`.
+        eval_batch_size: number of documents per rank in validation, test and prediction; by default `batch_size`.
         tokenizer_dir: folder with the tokenizer of an earlier run (`RUN/text`), used instead of building one.
         cache_dir: folder of caches; by default `$PRECIS_CACHE` or `~/.cache/precis`.
         on_bad_record: `raise` stops at an invalid record, `skip` leaves it out with a warning.

@@ -180,7 +180,7 @@ def split_by_cluster(docstrings: list[Docstring], num_proc: int = 1) -> dict[str
     """Return the docstrings of `train`, `val` and `test`; near-copies and equal summaries stay in the same split.
 
     Clusters are visited in the order of a hash: a random order, but the same on every machine. A cluster of at most
-    `max_members` goes to `test` if that has room for it, or else to `val`. All others go to `train`.
+    `max_members` goes to `test`, or else to `val`, if the split has room for it. All others go to `train`.
     """
     bodies = ["\n".join(docstring.body) for docstring in docstrings]
     summaries = [docstring.summary.lower().rstrip(".") for docstring in docstrings]

@@ -124,7 +124,7 @@ def _items(text: str) -> list[str]:
 
 
 def _prose(paragraph: str) -> str | None:
-    """Return a paragraph on one line without markup; None if it is code, a table, too short or has few letters."""
+    """Return a paragraph on one line without markup; None for code, tables, under 3 words or few words of letters."""
     if _CODE.search(paragraph):
         return None
     for pattern, replacement in _MARKUP:

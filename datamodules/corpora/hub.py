@@ -76,7 +76,7 @@ class Hub(Corpus):
         test: the same.
         stream: read the splits over the network while documents are built, without a copy of the whole dataset, which
             pre-training on the beginning of a huge one needs; slices of splits cannot be streamed.
-        max_records: maximal number of records read from the start of each split.
+        max_records: maximum number of records read from the start of each split.
         document: column that holds the text or a list of texts, "outer.inner" for nested columns. For this and the
             following arguments see `Fields`.
 

@@ -11,7 +11,7 @@ _SPACELESS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3041-\u30ff\
 _SPACELESS += "\U00020000-\U0003ffff"
 # one of these; letters and digits with inner apostrophes; or a punctuation mark, possibly repeated ("...", "--")
 _WORD = re.compile(rf"(?=\w)[{_SPACELESS}]|[^\W{_SPACELESS}]+(?:['’][^\W{_SPACELESS}]+)*|([^\w\s])\1*")
-AFFIXES = 4  # maximal length of prefixes and suffixes
+AFFIXES = 4  # maximum length of prefixes and suffixes
 FEATURES = 2 + 2 * AFFIXES
 _MAX_LETTERS = 64  # longer words, such as URLs, have the features of their beginning
 

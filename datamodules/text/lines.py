@@ -41,7 +41,7 @@ def is_blank(text: str) -> bool:
 
 
 def lone_surrogate(text: str) -> str | None:
-    """Return the code, such as U+D800, of the first half of a surrogate pair, which UTF-8 cannot encode, or None."""
+    """Return the code, such as U+D800, of the first lone surrogate, which UTF-8 cannot encode; None without one."""
     match = SURROGATE.search(text)
     return f"U+{ord(match[0]):X}" if match else None
 

@@ -21,7 +21,7 @@ def _stemmers() -> tuple:
     PorterStemmer = _porter_module().PorterStemmer
 
     class PerlStemmer(PorterStemmer):
-        """Porter (1980) with the author's later changes; step 4 of ROUGE-1.5.5 may also remove a second suffix."""
+        """Porter (1980) with the author's later changes; ROUGE-1.5.5 also strips -ment, -ent or -ion after a suffix."""
 
         def _ends_double_consonant(self, word: str) -> bool:
             return not word.endswith("y") and super()._ends_double_consonant(word)  # as in Porter's Perl program
@@ -31,7 +31,7 @@ def _stemmers() -> tuple:
                 return self._measure(stem) > 1
 
             word = self._apply_rule_list(word, [(suffix, "", is_long) for suffix in _STEP_4.split()])
-            if word.endswith("ment") and is_long(word[:-4]):  # a second suffix
+            if word.endswith("ment") and is_long(word[:-4]):
                 word = word[:-4]
             if word.endswith(("ent", "sion", "tion")) and is_long(word[:-3]):  # -ent, or -ion after s or t
                 word = word[:-3]

@@ -68,7 +68,7 @@ def _ranks(sentences: Sequence[str], language: str) -> tuple[list[float], list[f
 
 
 def pairs_with_common_ngram(words: Sequence[Sequence[str]]) -> list[tuple[int, int]]:
-    """Return sorted index pairs (i, j), i < j, of sentences (lists of words) that share a trigram, to block these."""
+    """Return sorted index pairs (i, j), i < j, of sentences (as words) that share a trigram, for trigram blocking."""
     sentences_with: dict[tuple[str, ...], set[int]] = {}  # trigram -> indices of sentences
     for index, sentence in enumerate(words):
         for trigram in zip(sentence, sentence[1:], sentence[2:]):

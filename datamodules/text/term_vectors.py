@@ -57,7 +57,7 @@ def cosines(vectors: NDArray) -> NDArray:
 def pagerank(weights: NDArray, damping: float, tolerance: float = 1e-10) -> NDArray:
     """Return the stationary distribution of a random walk over L nodes, [L], from weights of links i -> j, [L, L].
 
-    The walk follows a link with probability `damping`; otherwise, or from a node without links, it jumps to any node.
+    The walk follows a link with probability `damping`; otherwise, or from a node without links, it jumps uniformly.
     """
     size = max(len(weights), 1)  # 1 for an empty graph, to divide by it
     totals = weights.sum(1, keepdims=True)  # [L, 1]
