@@ -53,13 +53,13 @@ class Chart(NamedTuple):
 
 
 class Potentials(NamedTuple):
-    """Scores of tree nodes over EDUs i..j, split after k; entries beyond a document's end are ignored, but finite."""
+    """Scores of nodes over EDUs i..j, split after k; entries beyond a document must be finite and are ignored."""
 
     spans: Tensor  # s(i, j), [B, E, E]; only i < j is read
     fits: Chart | None = None  # u of left and v of right parts, [B, E, E, D]; None if only spans are scored
 
     def splits(self, chart: Chart, width: int, starts: int) -> Tensor:
-        """Return chart values of both parts plus their fit u . v, for spans of a width by split, [B, starts, width]."""
+        """Return chart values of both parts plus their fit u . v, of spans of `width` + 1 EDUs, [B, starts, width]."""
         left, right = chart.splits(width, starts)
         if self.fits is None:
             return left + right

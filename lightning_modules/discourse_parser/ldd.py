@@ -48,7 +48,7 @@ class LabelClasses(NamedTuple):
         return sum((values.unsqueeze(0) == values.unsqueeze(1)).float() for values in properties)
 
     def restricted(self, labels: Tensor, side: Tensor) -> Tensor:
-        """Sum class probabilities by relation, only over classes where `side` (`left` or `right`): [N, C] -> [N, R]."""
+        """Sum probabilities by relation over classes where `side` (`left` or `right`) is True: [N, C] -> [N, R]."""
         is_counted = torch.zeros(len(self.relation), self.relations, dtype=labels.dtype, device=labels.device)
         is_counted[torch.arange(len(side)), self.relation] = side.to(is_counted)        # class by relation, [C, R]
         return labels @ is_counted

@@ -200,7 +200,7 @@ class BertSum(EncoderSummarizer):
         return extract(*documents, scores, batch.candidates, relations, self.selection)
 
     def sentence_attention(self, batch: ExtractiveBatch) -> list[np.ndarray]:
-        """Return attention between sentences of each document, [L, L], mean over the last layer's heads; [] if none."""
+        """Return documents' attention [L, L], mean over heads of the first member's last layer; [] without layers."""
         with evaluating(self):
             weights = self.network.attention(self.score(batch).vectors, batch.mask, batch.layout)
         if weights is None:

@@ -40,7 +40,7 @@ class ScoreList(NamedTuple):
 
 
 def bleu(predictions: Sequence[Sentences], references: References, language: str = "en") -> ScoreList:
-    """Return BLEU (Papineni et al. 2002) by `sacrebleu`, with summaries as segments, of the corpus and each document.
+    """Return BLEU (Papineni et al. 2002) by `sacrebleu`, with summaries as segments; scores of documents are smoothed.
 
     Its tokenizer is `zh` in Chinese, `char` in other languages without spaces between words, and else `13a`. Raises a
     `ModuleNotFoundError` without the library, a `ValueError` for empty references or lengths that differ.
