@@ -10,6 +10,7 @@ from datamodules.documents import Document
 from datamodules.graphs.cues import Cues, cues, deverbal
 from datamodules.graphs.graph import ParagraphGraph
 from datamodules.graphs.paragraphs import Paragraphs
+from datamodules.text.content_words import stem
 from datamodules.text.language import warn_if_not_english
 
 CUES = ("marker", "entity", "event", "deverbal", "coreference")
@@ -111,11 +112,13 @@ def _has_deverbal_noun(sentence_cues: Sequence[Cues]) -> NDArray:
     """Return whether sentence i has a definite noun derived from a verb of sentence j, bool [S, S]."""
     verbs = {verb for cue in sentence_cues for verb in cue.verbs}
     nouns = {noun for cue in sentence_cues for noun in cue.definite}
-    # Derived nouns share the first four letters with their verbs, so only verbs with the same prefix are compared.
+    # A derived noun has the stem of its verb or shares its first four letters, so only such verbs are compared.
     by_prefix: dict[str, list[str]] = {}
     for verb in verbs:
         by_prefix.setdefault(verb[:4], []).append(verb)
-    verbs_of = {noun: {verb for verb in by_prefix.get(noun[:4], ()) if deverbal(noun, verb)} for noun in nouns}
+    verbs_of = {}
+    for noun in nouns:
+        verbs_of[noun] = {stem(noun)} | {verb for verb in by_prefix.get(noun[:4], ()) if deverbal(noun, verb)}
     # for each sentence, the verbs from which its definite nouns may be derived
     base_verbs = [frozenset().union(*(verbs_of[noun] for noun in cue.definite)) for cue in sentence_cues]
     return _share_item(base_verbs, [cue.verbs for cue in sentence_cues])

@@ -47,7 +47,8 @@ def story(seed):
     lines = [
         "However, it attacked the mill.", "The attack surprised Quillon.", "A stranger came to see Brisbet.",
         "The stranger resigned later.", "This resignation was expected.", "They attacked again.",
-        "Vorrick Ospreta expected a letter.", "As a result, the letter was lost.", "Nothing else.", "",
+        "He would bid.", "These bids rose.", "Vorrick Ospreta expected a letter.",
+        "As a result, the letter was lost.", "Nothing else.", "",
     ]  # fmt: skip
     return Document("s", [[rng.choice(lines) for _ in range(rng.randrange(4))] for _ in range(rng.randrange(1, 8))])
 
