@@ -96,9 +96,9 @@ class TreebankSplits(LightningDataModule, ABC):
                 "--data.licences null to take all"
             )
         if len(permitted) < len(documents):
-            all_licences = {document.licence or "unknown" for document in documents}
-            excluded = sorted(all_licences - {document.licence for document in permitted})
-            rank_zero_info(f"train: {len(permitted)} of {len(documents)} documents; left out: {', '.join(excluded)}")
+            excluded = {document.licence for document in documents} - {document.licence for document in permitted}
+            names = ", ".join(sorted(licence or "unknown" for licence in excluded))
+            rank_zero_info(f"train: {len(permitted)} of {len(documents)} documents; left out: {names}")
         return permitted
 
     def setup(self, stage: str) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import write_lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up_treebank import made_up_row, made_up_treebank
@@ -108,7 +109,7 @@ def test_texts_of_any_length_do_not_depend_on_each_other_and_blank_ones_have_no_
         monkeypatch.undo()
 
 
-def test_a_checkpoint_brings_the_weights_back_and_a_licence_is_matched_literally(treebank, tiny_bert, tmp_path):
+def test_a_checkpoint_brings_the_weights_back_and_a_licence_is_matched_literally(treebank, tiny_bert, tmp_path, caplog):
     data = SegmentationData(**treebank, checkpoint=tiny_bert)
     model, trainer = made(tiny_bert), quiet_trainer(max_steps=2)
     trainer.fit(model, data)
@@ -119,6 +120,11 @@ def test_a_checkpoint_brings_the_weights_back_and_a_licence_is_matched_literally
     assert other.trainer.global_step == 3
     with pytest.raises(UserError, match=r"no document has one of .* --data.licences null"):
         SegmentationData(**treebank, licences=["CC BY"]).documents("train")
+    rows = [made_up_row(number, 10) | {"license": licence} for number, licence in enumerate(("", "CC0", "NC"))]
+    mixed = write_lines(tmp_path / "mixed.jsonl", rows)
+    caplog.set_level("INFO")
+    SegmentationData(mixed, mixed, licences=["", "CC0"]).documents("train")
+    assert "2 of 3 documents; left out: NC\n" in caplog.text
     with pytest.raises(UserError, match="is not given; name a treebank"):
         data.documents("test")
 
