@@ -168,7 +168,7 @@ class Language:
     def lower(self, text: str) -> str:
         """Return text in lower case, in Turkish and Azeri with İ -> i and I -> ı."""
         if self.primary in ("tr", "az"):
-            text = text.replace("İ", "i").replace("I", "ı")
+            text = self.normalize(text).replace("İ", "i").replace("I", "ı")  # NFC, as İ may be I and a dot
         return text.lower()
 
     def words(self, text: str) -> list[str]:

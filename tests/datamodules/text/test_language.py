@@ -65,7 +65,7 @@ def test_every_language_is_split_scored_labelled_and_written(name):
     sentences = language.split_sentences(text)
     assert len(sentences) == 3 and join_sentences(sentences) == language.normalize(text)
     words = plain_words(code, text)
-    assert code == "en" or language.words(text) == words
+    assert code == "en" or language.words(text) == language.words(unicodedata.normalize("NFD", text)) == words
     scores = rouge_scores(sentences, [sentences], ("rouge1", "rouge2", "rougeLsum"), language=code)
     assert all(score.fmeasure == 1 for score in scores.values())
     pair = 100 * rouge_scores(sentences[:2], [sentences[1:]], ("rouge1",), False, language=code)["rouge1"].fmeasure
