@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from datamodules.batch import pad
+from datamodules.text.language import language_of, length_words
 from datamodules.text.term_vectors import common_terms, cosines, pagerank, stem_counts, tf_idf
 
 NUM_FEATURES = 13
@@ -19,7 +20,7 @@ LOG_BEFORE = 1  # index of log(1 + sentences of prose before) / 3
 LOG_SIZE = 5  # index of log(sentences of prose) / 5
 _MIN_WORDS = 4  # of a sentence of prose; shorter lines are headings, greetings or signatures
 _MAX_WORDS = 80  # longer sentences count as this long
-_ENDS = tuple(".!?\"'”’:)")
+_ENDS = tuple(".!?\"'”’:)：）」』")
 
 
 def layout_features(documents: Sequence[Sequence[str]], language: str = "en") -> Tensor:
@@ -29,8 +30,10 @@ def layout_features(documents: Sequence[Sequence[str]], language: str = "en") ->
     """
     is_sentence = pad([[1] * len(sentences) for sentences in documents]).float()  # 0 at padding, [B, L]
     # number of words, [B, L]; 1 for sentences that end with a stop, quote or bracket, [B, L]
-    words = pad([[min(len(text.split()), _MAX_WORDS) for text in sentences] for sentences in documents]).float()
-    ends = pad([[int(text.rstrip().endswith(_ENDS)) for text in sentences] for sentences in documents]).float()
+    words = pad([[min(len(length_words(text)), _MAX_WORDS) for text in sentences] for sentences in documents]).float()
+    marks = (*_ENDS, *language_of(language).sentence_ends)  # in Thai and Lao with the space, which ends each sentence
+    is_end = [[" " in marks or text.rstrip().endswith(marks) for text in sentences] for sentences in documents]
+    ends = pad(is_end, dtype=torch.float)
     prose = (words >= _MIN_WORDS) * ends  # 1 for sentences of prose, 0 for titles, bylines, ..., [B, L]
     before = prose.cumsum(1) - prose  # number of sentences of prose before each one, [B, L]
     size = prose.sum(1, keepdim=True).clamp(min=1)  # number of sentences of prose, [B, 1]

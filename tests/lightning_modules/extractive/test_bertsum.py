@@ -232,6 +232,8 @@ def test_positions_are_counted_over_prose_and_the_prior_is_for_the_beginning_and
     assert features[0, :, 0].tolist() == pytest.approx([0, 0, 0, 1 / 3, 2 / 3])  # share of prose before each sentence
     assert features[2, :, PROSE].sum() == 0 and features.isfinite().all()
     assert not features[1, 1:].any(), "padding"
+    for code, text in (("zh", "今天天气很好。"), ("hi", "मैं हिन्दी पढ़ता हूँ।"), ("th", "วันนี้อากาศดีมาก")):
+        assert layout_features([[text, text]], code)[0, :, PROSE].tolist() == [1, 1], code
     features = layout_features([["One sentence of plain prose."] * 3, ["One sentence of plain prose."] * 60])
     prior = lead_prior(features, torch.ones(2, 60, 4), features.any(-1), 0.2)
     assert prior[0, :3].tolist() == pytest.approx([1 - 0.2 * math.log(1 + before) for before in range(3)], abs=1e-5)
