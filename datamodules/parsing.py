@@ -14,6 +14,7 @@ from datamodules.discourse.cache import ParseCache, ShardWriter, parse_key
 from datamodules.discourse.distributions import Rows
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import Document, UserError
+from datamodules.text.language import length_words
 
 
 class Parser(Protocol):
@@ -55,8 +56,8 @@ def key_of(request: ParseRequest, parser: Parser) -> str:
 
 
 def count_tokens(text: str) -> int:
-    """Return the number of words of a text between white space, as tokens for estimates of time."""
-    return len(text.split())
+    """Return the number of words of a text, see `length_words`, as tokens for estimates of time."""
+    return len(length_words(text))
 
 
 class CorpusDocuments(TableDocuments):
