@@ -26,6 +26,9 @@ def parse(arguments: list[str]) -> None:
     """
     parser = _parse_options()
     options = parser.parse_args(_corpus_as_option(arguments))
+    if options.corpus is not None and (options.show or options.inputs):  # both would be ignored
+        other = "--show" if options.show else options.inputs[0]
+        raise UserError(f"{other}: cannot be combined with a corpus or data file; name either text files or one corpus")
     if options.show:
         from precis.discourse.parse import show  # here, because it imports torch
 

@@ -117,6 +117,8 @@ def test_ctrl_c_leaves_what_is_done_and_the_same_command_continues(precis, tmp_p
     ([*OURS], "needs --out"),
     (["--out", "OUT", *OURS, "--shard", "4/3"], "--shard 4/3: give K/N"),
     (["--out", "TEXT", *OURS], "a file; name a folder"),
+    (["--out", "OUT", *OURS, "--corpus", "Docstrings"], "texts: cannot be combined with a corpus"),
+    ([*OURS, "--corpus", "Docstrings", "--show"], "--show: cannot be combined with a corpus"),
 ])  # fmt: skip
 def test_wrong_arguments_in_one_line(precis, tmp_path, texts, arguments, problem):
     names = {"OUT": tmp_path / "out", "TEXT": texts / "1.txt"}
