@@ -6,6 +6,7 @@ from itertools import accumulate
 from xml.sax.saxutils import escape
 
 from markupsafe import Markup
+from rich.cells import cell_len
 
 from datamodules.discourse.trees import SPAN, Node, Tree
 from datamodules.text.lines import one_line, shorten
@@ -94,8 +95,8 @@ def draw_svg(
             for number, line in enumerate(lines[edu])
         )
         shapes.append(f'<text class="edu">{spans}<title>{escape(text)}</title></text>')
-    longest = max(len(line) for row in lines for line in row)
-    size = {"width": round(column + 20 + EDU_LETTER * min(letters, longest + 3)), "height": round(edges[-1] + 10)}
+    longest = max(cell_len(line) for row in lines for line in row)  # a Chinese character counts as two letters
+    size = {"width": round(column + 20 + EDU_LETTER * (longest + 3)), "height": round(edges[-1] + 10)}
     return template("precis.discourse", "tree.svg").render(shapes=Markup("\n".join(shapes)), **size) + "\n"
 
 

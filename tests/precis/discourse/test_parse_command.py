@@ -180,6 +180,8 @@ def test_text_by_hand_and_deep_trees():
     root = ElementTree.fromstring(draw_svg(TREE, texts).encode())
     assert "null and escape [31m" in " ".join("".join(root.itertext()).split())
     assert "\x1b" not in draw_text(TREE, texts) and "🙂" in draw_text(TREE, texts)
+    wide, narrow = (ElementTree.fromstring(draw_svg(Tree(1), [text * 30])) for text in ("漢", "ab"))
+    assert wide.get("width") == narrow.get("width")  # a Chinese character is as wide as two letters
     size = 1200
     tree = Tree.from_spans([Span(i, i, size - 1, "SN", "x" * 10) for i in range(size - 1)], size)
     texts = ["text " * 50] * size
