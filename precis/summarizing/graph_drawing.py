@@ -17,6 +17,7 @@ from datamodules.corpora.corpus import as_document
 from datamodules.corpora.texts import Texts
 from datamodules.documents import UserError
 from datamodules.graphs import ParagraphGraph, Paragraphs, make_graph
+from datamodules.text.language import language_of
 from datamodules.text.lines import one_line, shorten
 from precis.config.parsers import load_parser
 from precis.files.figures import html_page
@@ -191,12 +192,13 @@ def draw_graphs(options: Namespace) -> None:
 
 def _text_pictures(options: Namespace) -> list[GraphPicture]:
     """Return the graphs of the texts in files or on standard input, built with the options of `precis graph`."""
-    documents = documents_of(Texts(collect_texts(options.inputs)))
+    documents = documents_of(Texts(collect_texts(options.inputs)), options.language)
     if options.graph == "topic":
         raise UserError("--graph topic: topics are learned from a corpus; give the --run of a model with that graph")
     parser = load_parser(options.parser) if options.graph == "rst" else None  # of discourse
     parses = options.parses or default_cache() / "parses"  # folder with a parse of each document
     graph = make_graph(options.graph, parser, parses)
+    graph.language = language_of(options.language).code
     graph.prepare(documents)  # the graph `rst` parses them
     return [_picture(options.paragraphs(document), graph) for document in documents]  # `paragraphs`: a `ParagraphRule`
 

@@ -46,6 +46,7 @@ def graph(arguments: list[str]) -> None:
     parser.add_class_arguments(ParagraphRule, "paragraphs")  # how texts are divided into paragraphs
     add("--parser", type=str, default="default", help=f"for --graph rst: {', '.join(PARSERS)}, or a run folder")
     add("--parses", type=Path | None, default=None, help="for --graph rst: folder of parses; by default in the cache")
+    add("--language", type=str, default="en", help="ISO code of the language of the files")
     add("--html", type=Path | None, default=None, help="page with a drawing (SVG) of each document")
     options = parser.parse_args(arguments)
     built = parser.instantiate_classes(options)  # the same options, with objects for `graph` and `paragraphs`
