@@ -34,19 +34,21 @@ from precis.statistics.significance import format_p, paired_difference, signific
 
 
 @torch.inference_mode()
-def document_nll(run: Run, split: str) -> dict[str, float]:
-    """Return the negative log-likelihood of each document's first reference in nats per token, by document id.
+def document_nll(run: Run, split: str) -> tuple[dict[str, float], int]:
+    """Return the negative log-likelihood of each document's first reference in nats per token, by document id, and the
+    number of tokens of all documents.
 
     Batches must have one document (see `load`), as a loss is a mean. A `UserError` if the model has no loss term `nll`.
     """
     loader = run.data.val_dataloader() if split == "val" else run.data.test_dataloader()
-    values = {}
+    values, num_tokens = {}, 0
     for batch in track(loader, f"likelihood of {split}", console=Console(stderr=True), transient=True):
         terms = run.model.loss_terms(batch)
         if "nll" not in terms:
             raise UserError(f"{type(run.model).__name__} has no likelihood of summaries (loss term nll)")
         values[batch.ids[0]] = terms["nll"].item()  # the mean over the tokens of the reference
-    return values
+        num_tokens += batch.target.numel()  # without padding, as the batch has one document
+    return values, num_tokens
 
 
 def load(folder: Path, change: str) -> Run:
@@ -134,15 +136,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 listed = f"{', '.join(map(str, seeds))} and {', '.join(map(str, first_seeds))}"
                 raise UserError(f"{name} and {first_name} have the seeds {listed}; runs are paired by seed")
         values: list[dict[str, dict[str, float]]] = [{} for _ in names]  # of each system, by run folder and document
+        tokens: dict[int, str] = {}  # number of tokens of all references -> the last run that has it
         for by_seed, change, system_values in zip(runs, changes, values):
             for folder in by_seed.values():
                 run = load(folder, change)
                 run.data.prepare_splits([options.split])
-                system_values[str(folder)] = document_nll(run, options.split)
+                system_values[str(folder)], num_tokens = document_nll(run, options.split)
+                tokens[num_tokens] = f"{num_tokens:,} in {folder} {change}".removesuffix(" -")
         lines = compare([list(system_values.values()) for system_values in values], names)
     except (UserError, ArgumentError, yaml.YAMLError) as error:  # YAMLError: a VALUE in --change
         print(f"likelihood: {error}", file=sys.stderr)
         return 1
+    if len(tokens) > 1:
+        remedy = "values per token can only be compared with the same tokenizer and data.max_target"
+        print(f"likelihood: the references differ in tokens ({'; '.join(tokens.values())}); {remedy}", file=sys.stderr)
     if options.out is not None:
         atomic_write(options.out, json.dumps(dict(zip(names, values)), indent=1) + "\n")
     print("\n".join(lines))
