@@ -24,8 +24,8 @@ def pool_pieces(vectors: Tensor, words: Tensor, count: int) -> Tensor:
 class SegmentationNetwork(nn.Module):
     """Bidirectional LSTM over the words of a sentence, with a linear layer for scores of the tags `OTHER` and `BEGIN`.
 
-    A word has an encoder vector of width D = `size`, which is projected to `projection`, and `layout` layout features,
-    such as whether it begins a paragraph. Each direction of the LSTM has the width `hidden_size`.
+    A word has an encoder vector of width D = `size`, which is projected to the width `projection`, and features of its
+    layout, such as whether it begins a paragraph; `layout` is their number. `hidden_size` is per direction of the LSTM.
     """
 
     def __init__(self, size: int, layout: int, projection: int = 160, hidden_size: int = 128, dropout: float = 0.3):
@@ -105,7 +105,7 @@ class LinearChainCRF(nn.Module):
         tags = emissions.new_zeros(chains, length, dtype=torch.long)
         for t in range(length - 1, -1, -1):
             tags[:, t] = torch.where(mask[:, t], tag, 0)
-            if t:  # go back to the tag before `tag`; padding keeps `tag`, so that each chain starts at its last tag
+            if t:  # step back to the tag before `tag`; at padding, `tag` remains the last tag of the chain
                 previous = previous_tags[t - 1].gather(1, tag[:, None]).squeeze(1)
                 tag = torch.where(mask[:, t], previous, tag)
         return tags

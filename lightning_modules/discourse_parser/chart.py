@@ -20,10 +20,10 @@ from torch.autograd.function import once_differentiable
 
 
 class Chart(NamedTuple):
-    """Values of spans (i, j), of width w = j - i: as left parts of larger spans, and as right parts (often equal)."""
+    """Values of spans (i, j), w = j - i: as left part of a larger span, and as right part (often equal values)."""
 
-    left: Tensor  # value of the span (i, j) at [i, w], [B, E, E, ...]
-    right: Tensor  # value of the span (i, j) at [j, E - 1 - w], [B, E, E, ...]
+    left: Tensor  # value of the span (i, j) as left part, at [i, w], [B, E, E, ...]
+    right: Tensor  # value of the span (i, j) as right part, at [j, E - 1 - w], [B, E, E, ...]
 
     @classmethod
     def zeros(cls, like: Tensor) -> "Chart":
@@ -34,13 +34,13 @@ class Chart(NamedTuple):
     def of(cls, spans: tuple[Tensor, Tensor, Tensor], left: Tensor, right: Tensor, batch: int, size: int) -> "Chart":
         """Build a chart of `batch` documents of `size` EDUs, from values of N spans as left, right parts, [N, ...]."""
         document, start, end = spans                                                 # [N] each
-        width = end - start  # index in `left`; the index in `right` decreases with it, so that `splits` returns slices
+        width = end - start  # `right` has wide spans first: the later a split, the narrower its right part
         empty = left.new_zeros(batch, size, size, *left.shape[1:])
         by_start = empty.index_put((document, start, width), left)
         return cls(by_start, empty.index_put((document, end, size - 1 - width), right))
 
     def splits(self, width: int, starts: int) -> tuple[Tensor, Tensor]:
-        """Return the values of left and right parts of spans of `width` + 1 EDUs by split, [B, starts, width, ...]."""
+        """Return both parts' values by split, for `starts` spans of `width` + 1 EDUs: [B, starts, width, ...] each."""
         # views; at [b, i, n], the span from i is split after i + n into the parts (i, i + n) and (i + n + 1, i + width)
         size = self.left.shape[1]                                                    # E
         return self.left[:, :starts, :width], self.right[:, width : width + starts, size - width :]
@@ -53,13 +53,13 @@ class Chart(NamedTuple):
 
 
 class Potentials(NamedTuple):
-    """Scores of nodes over EDUs i..j, split after k; entries beyond a document must be finite and are ignored."""
+    """Scores s(i, j) + u(i, k) . v(k + 1, j) of nodes over EDUs i..j split after k; padding: finite values, ignored."""
 
     spans: Tensor  # s(i, j), [B, E, E]; only i < j is read
     fits: Chart | None = None  # u of left and v of right parts, [B, E, E, D]; None if only spans are scored
 
     def splits(self, chart: Chart, width: int, starts: int) -> Tensor:
-        """Return chart values of both parts plus their fit u . v, of spans of `width` + 1 EDUs, [B, starts, width]."""
+        """Return chart values of both parts plus u . v, by split, of spans of `width` + 1 EDUs, [B, starts, width]."""
         left, right = chart.splits(width, starts)
         if self.fits is None:
             return left + right

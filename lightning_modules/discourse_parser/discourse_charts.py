@@ -31,7 +31,7 @@ Decoding = Literal["mbr", "mbr_spans", "cky"]
 
 
 class MemberChart(NamedTuple):
-    """The distribution of one scorer over the trees of a chart of U units (EDUs or chunks), C classes, R relations."""
+    """Tree distribution of one scorer (mixture member) over a chart of U units (EDUs or chunks); see `ChartReader`."""
 
     spans: Tensor  # `span_masses` of all nodes, with the class distributions of their spans, [U, U, 2 R]
     nodes: SplitPosterior  # the N nodes whose classes were scored one by one, as indices of units
@@ -75,12 +75,12 @@ def chunk_bounds(sentence: Tensor, paragraph: Tensor, size: int, max_edus: int) 
 class ChartReader:
     """Computes best trees and tree distributions from a mixture of scorers, with equal weights.
 
-    The LDD (labeled discourse distribution) gives probability to each EDU on the nucleus side of a node (`rows: side`)
-    or only to nuclei of their own parent (`rows: nucleus`). With `side`, all nodes count. The classes of nodes above
-    `min_prob` are scored one by one; the remaining nodes, which hold a few per cent of the probability mass, get the
-    mean class distribution of the scored nodes over their span or, if none was scored, the distribution of the span's
-    most probable node; spans of a probability up to 1e-6 without a scored node are left out. With `nucleus`, only nodes
-    above `min_prob` count. Shapes: B documents of E EDUs; G charts of U units, N nodes, C classes, R relations.
+    The LDD (labeled discourse distribution) is p(EDU a is the nucleus of EDU b under a relation): a is in the nucleus
+    of the lowest node over both and, with `rows: nucleus`, also a nucleus of its own parent; then only nodes above
+    `min_prob` count. With `rows: side`, all nodes count, and the classes of nodes above `min_prob` are scored one by
+    one. The remaining nodes, a few per cent of the probability, get the mean class distribution of the scored nodes
+    over the same span. If none was scored, they get that of the span's most probable node, or are left out if P(span)
+    <= 1e-6. Shapes: B documents of E EDUs; G charts of U units, N nodes, C classes, R relations.
 
     Args:
         scorers, classes: members of the mixture; nuclearity and relation of each class.
@@ -123,7 +123,7 @@ class ChartReader:
         states = [scorer.context(vectors, layout) for scorer in self.scorers]        # [B, E, H] each
         jobs: list[tuple[int, Tensor, Tensor]] = []  # document; first and last EDU of each unit of a chart, [U]
         for document, bounds in enumerate(chunks):
-            for start, end in bounds:  # the units of a chunk's chart are its EDUs, which are both first and last EDU
+            for start, end in bounds:  # the units of a chunk's chart are EDUs, each its own first and last EDU
                 jobs.append((document, torch.arange(start, end), torch.arange(start, end)))
             if len(bounds) > 1:  # the units of the chart over the chunks are the chunks
                 first, end = torch.tensor(bounds).unbind(1)
@@ -131,8 +131,7 @@ class ChartReader:
         charts: dict[int, ParsedChart] = {}
         spans_of_jobs = [len(first) ** 2 for _, first, _ in jobs]  # a chart stores U^2 spans
         for batch in batches_of_similar_size(spans_of_jobs, _CELLS):  # indices of jobs; batches bound memory
-            computed = self._charts(states, layout, [jobs[i] for i in batch], with_nodes, min_prob)
-            charts.update(zip(batch, computed))
+            charts.update(zip(batch, self._charts(states, layout, [jobs[i] for i in batch], with_nodes, min_prob)))
         by_document: list[list[ParsedChart]] = [[] for _ in chunks]
         for number, (document, _, _) in enumerate(jobs):
             by_document[document].append(charts[number])
@@ -185,8 +184,8 @@ class ChartReader:
 
     def _best_labelled_trees(self, spans: Tensor, classes: Tensor, sizes: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """Return nodes (start, split, end) [U - 1, 3] and classes [U - 1] of each chart's best tree, on the CPU."""
-        # a node (i, j) of class c adds P(i, j) + P(i, j, nuclearity of c) + P(i, j, relation of c) + P(i, j, c), with
-        # P(i, j) in `spans` and P(i, j, c) in `classes`; the last three terms are sums over classes that agree with c
+        # a node (i, j) of class c adds to the expected number of correct spans and labels: P(i, j), from `spans`, and
+        # P(i, j, nuclearity of c) + P(i, j, relation of c) + P(i, j, c), sums of `classes` over those that agree with c
         gain, best_class = (classes @ self.classes.agreement().to(classes)).max(-1)  # [G, U, U] each
         trees = best_trees(Potentials(spans + gain), sizes)
         return trees, [by_span[tree[:, 0], tree[:, 2]] for by_span, tree in zip(best_class.cpu(), trees)]
@@ -197,7 +196,8 @@ class ChartReader:
         """Return the distribution of one scorer over G charts of U units: a `MemberChart` with a chart dimension.
 
         `marginals` are those of `all_marginals`, `spans` P(span is a node), [G, U, U], and `labels` P(class | node) of
-        the N `nodes` that are scored one by one, [N, C]. The function `label_nodes` computes labels of other nodes.
+        the N `nodes` that are scored one by one, [N, C]. `label_nodes` computes labels of other nodes. A "mass" is
+        P(span is a node) - P(it is a child), times P(label); `span_masses` explains how sums of masses give the LDD.
         """
         node_spans = nodes.document, nodes.start, nodes.end                          # [N] each
         has_nodes = torch.zeros_like(spans, dtype=torch.bool)
@@ -212,14 +212,14 @@ class ChartReader:
         split = most_probable_splits(potentials, marginals)[unscored]
         most_probable = SplitPosterior(document=chart, start=first, split=split, end=last, probability=spans[unscored])
         span_labels[unscored] = label_nodes(most_probable)
-        # sums over classes by relation and side of the nucleus, only for the spans that are not left out
+        # P(relation, this side is a nucleus): sums over classes, only for the spans that are not left out
         included = ((spans > _MIN_SPAN_PROB) | has_nodes).nonzero(as_tuple=True)
         classes = span_labels[included]                                              # [spans, C]
         sides = [self.classes.restricted(classes, side) for side in (self.classes.left, self.classes.right)]
-        restricted = classes.new_zeros(*spans.shape, 2 * self.classes.relations)
-        restricted[included] = torch.cat(sides, 1)  # P(relation, left part is a nucleus), then right, [spans, 2 R]
+        side_probs = classes.new_zeros(*spans.shape, 2 * self.classes.relations)
+        side_probs[included] = torch.cat(sides, 1)  # P(relation, left part is a nucleus), then right, [spans, 2 R]
         change = labels - span_labels[node_spans]  # correction for nodes that were scored one by one, [N, C]
-        return MemberChart(ldd.span_masses(potentials, marginals, restricted), nodes, labels, change)
+        return MemberChart(ldd.span_masses(potentials, marginals, side_probs), nodes, labels, change)
 
     def _labels(self, scorer, state: Tensor, layout: Layout, units: Units, nodes: SplitPosterior) -> Tensor:
         """Return P(class | node) by one scorer, [N, C], for nodes in units; `state`: its states of EDUs, [B, E, H]."""
@@ -272,9 +272,9 @@ class DocumentLDD(NamedTuple):
 def document_ldd(charts: list[ParsedChart], classes: LabelClasses, half_width: int, rows: str) -> DocumentLDD:
     """Return the labeled discourse distribution (LDD) in double precision, for EDUs at most `half_width` apart.
 
-    The LDD of a mixture is the mean over its members. It cannot be computed from the nodes of all members together,
-    because with `rows: nucleus` (only nuclei of their own parents carry probability) the nuclearity of a leaf depends
-    on its ancestors in the trees of the same member. `charts` are those of the document, the one over chunks last.
+    The LDD of a mixture is the mean over its members, as is gamma, the importance of EDUs. It cannot be computed from
+    the nodes of all members together: with `rows: nucleus`, an EDU must be a nucleus of its parent, and the parent is
+    in a tree of the same member. `charts` are those of the document, the one over chunks last.
     """
     charts_by_member = zip(*(chart.members for chart in charts))  # all charts of the first scorer, of the second, ..
     ldds = [_member_ldd(list(member_charts), classes, half_width, rows) for member_charts in charts_by_member]
@@ -282,7 +282,7 @@ def document_ldd(charts: list[ParsedChart], classes: LabelClasses, half_width: i
 
 
 def _member_ldd(charts: list[MemberChart], classes: LabelClasses, half_width: int, rows: str) -> DocumentLDD:
-    """Return the LDD of one scorer; `charts` are one chart, or the charts of several chunks and the chart over them."""
+    """Return LDD and gamma (importance of EDUs) by one scorer; `charts`: one, or one per chunk and one over all."""
     chunks, upper = (charts[:-1], charts[-1]) if len(charts) > 1 else (charts, None)
     if rows == "side":  # p(EDU a is the nucleus of b under a relation) within each chunk of E_c EDUs, [E_c, E_c, R]
         blocks = [ldd.side_distribution(chart.spans, chart.nodes, chart.change, classes) for chart in chunks]
@@ -294,7 +294,7 @@ def _member_ldd(charts: list[MemberChart], classes: LabelClasses, half_width: in
     else:  # p between chunks, [chunks, chunks, R]; `chunked_band` multiplies it by `leaf_probs`
         top = ldd.side_distribution(upper.spans, upper.nodes, upper.change, classes)
     if upper is not None and rows == "nucleus":
-        # an EDU's parent is a node of its chunk, or of `upper` if the EDU is a chunk by itself: then `top_of_one_edu`
+        # an EDU's parent is in its chunk, or in `upper` if the EDU is the whole chunk: its row is from `top_of_one_edu`
         is_one_edu = torch.tensor([len(chart.spans) == 1 for chart in chunks], device=top.device)
         top_of_one_edu = ldd.nucleus_distribution(upper.nodes, upper.labels, classes, len(chunks))
         top = torch.where(is_one_edu.view(-1, 1, 1), top_of_one_edu, top)

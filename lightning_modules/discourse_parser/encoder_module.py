@@ -78,11 +78,11 @@ class EncoderModule(LightningModule):
         return isinstance(self.encoder, TextEncoder) and self.encoder.frozen
 
     def cached_vectors(self, texts: Sequence[str], compute: Callable[[], Iterable[Tensor]]) -> list[Tensor]:
-        """Return cached vectors of texts, named by digests, as float32; `compute` returns all if one is missing."""
-        if any(text not in self.vector_cache for text in texts):
-            self.vector_cache |= {text: vectors.half().cpu() for text, vectors in zip(texts, compute())}
+        """Return cached float32 vectors of texts by digest (`texts`); if one is missing, `compute` returns all."""
+        if any(digest not in self.vector_cache for digest in texts):
+            self.vector_cache |= {digest: vectors.half().cpu() for digest, vectors in zip(texts, compute())}
         # the cache holds float16, converted one by one since autocast on CPUs cannot concatenate float16
-        return [self.vector_cache[text].to(self.device).float() for text in texts]
+        return [self.vector_cache[digest].to(self.device).float() for digest in texts]
 
     def loss_terms(self, batch: Batch) -> dict[str, Tensor]:
         """Return the terms of the loss, which is their sum."""
@@ -122,13 +122,13 @@ class EncoderModule(LightningModule):
         self._log_scores("test")
 
     def configure_optimizers(self) -> dict[str, Any]:
-        """Return AdamW and its schedule, with the learning rate `encoder_lr` for a pretrained encoder."""
+        """Return AdamW, which decays biases too, and its schedule, with `encoder_lr` for a pretrained encoder."""
         pretrained = None if self.subwords is None else self.encoder
         steps = steps_needed(self.trainer, self.optimizer)
         return two_rates(self, pretrained, self.optimizer, steps, decay_vectors=True)
 
     def state_to_keep(self) -> dict[str, Tensor]:
-        """Return all weights but the frozen ones of a pretrained encoder, which can be loaded again."""
+        """Return the weights of `parts` (prefixes) and of the encoder, except frozen ones, which are loaded again."""
         trained = {name for name, parameter in self.encoder.named_parameters("encoder") if parameter.requires_grad}
         weights = self.state_dict().items()
         return {name: value for name, value in weights if name in trained or name.startswith(self.parts)}
@@ -146,7 +146,7 @@ class EncoderModule(LightningModule):
         `options` replace stored arguments, or set others, which are not stored, such as `rows` of `DiscourseParser`.
         Raises a `UserError` if the folder holds no such model, its weights do not fit, or its encoder is not installed.
         """
-        model = load_model(cls.of_settings, weights_folder(cls.kind, folder), cls.noun, options)
+        model = load_model(cls.of_settings, weights_folder(cls.kind, folder), cls.noun, options)  # noun: for errors
         model.is_english = str(folder) in SHIPPED  # the weights of the suite are trained on English texts
         model.source = str(folder)  # a segmenter whose option `tuned_by` names this folder has the same encoder
         return model
@@ -157,7 +157,7 @@ class EncoderModule(LightningModule):
 
 
 def batches_of_similar_size(sizes: Sequence[int], max_total: int) -> Iterator[list[int]]:
-    """Yield batches of item indices, largest first; with padding, each has a size up to `max_total`, or one item."""
+    """Yield batches of item indices, largest first: count x largest size is at most `max_total`, or count is 1."""
     order = sorted(range(len(sizes)), key=lambda index: -sizes[index])
     start = 0
     while start < len(order):

@@ -58,7 +58,7 @@ def pretrained_encoder(options: TokenEncoderOptions, subwords: Subwords) -> Text
     frozen = options.frozen and not options.lora_rank  # low-rank changes are trained even if all else is frozen
     encoder = TextEncoder.pretrained(
         encoder_path(options.checkpoint), subwords.special, layers=options.layers, frozen=frozen,
-        window=options.window, pad_id=subwords.pad_id, disjoint=True,  # training without overlap: half the computation
+        window=options.window, pad_id=subwords.pad_id, disjoint=True,  # no overlap in training windows: half the cost
     )  # fmt: skip
     if options.frozen_layers and not encoder.frozen:
         encoder.freeze_lowest(options.frozen_layers)
@@ -74,7 +74,7 @@ def _tuned_encoder(options: TokenEncoderOptions, subwords: Subwords) -> TextEnco
     folder = weights_folder("discourse_parser", options.tuned_by)
     settings = read_settings(folder)
     weights = read_weights(folder)
-    trained = {STORED[name]: settings[name] for name in STORED.keys() & settings.keys()}  # the parser's options
+    trained = {STORED[name]: settings[name] for name in STORED.keys() & settings.keys()}  # as option names
     if trained["checkpoint"] != options.checkpoint:
         raise UserError(f"{folder}: its encoder is {trained['checkpoint']}, not {options.checkpoint}")
     encoder_options = replace(TokenEncoderOptions(**trained), layers=options.layers, window=options.window)

@@ -24,12 +24,12 @@ _MODELS = {
 class IsaNLPParser(LightningModule):
     """Greedy RST parser of the package `isanlp_rst`.
 
-    It predicts one tree per document. The labeled discourse distribution (LDD) is computed from the tree, and from the
-    probabilities of its nodes' labels if the package has them (most models give 1). The package downloads its
-    weights (Hugging Face hub; research use, see their licenses) when the first document is parsed.
+    It predicts one tree per document. The labeled discourse distribution (LDD), p(EDU a is the nucleus of EDU b under a
+    relation), is computed from the tree, and from the probabilities of its nodes' labels if the package has them (most
+    models give 1). Weights are downloaded (Hugging Face hub; research use, see their licenses) for the first document.
 
     Args:
-        rows: which EDUs carry probability in the LDD, `side` or `nucleus`.
+        rows: which EDUs count in the LDD: all in a node's nucleus (`side`), or only nuclei of their parent (`nucleus`).
         band: half-width of the band of the LDD: maximum distance, in EDUs, of the pairs that are stored.
         model: `gumrrg` for English and Russian, or `unirst` for Basque, Chinese, Czech, Dutch, English, French, German,
             Persian, Portuguese, Russian and Spanish.
@@ -88,7 +88,7 @@ class IsaNLPParser(LightningModule):
         # some models of the package have no probabilities
         probability = torch.tensor([float(getattr(unit, "proba", 1.0)) for *_, unit in nodes]).clamp(0, 1)  # [E - 1]
         ldd = tree_ldd(tree, len(edus), len(self.relations), self.rows, self.band, probability)
-        gamma = tree_gamma(tree, len(edus), self.rows, probability)
+        gamma = tree_gamma(tree, len(edus), self.rows, probability)  # importance of EDUs, [E]
         return DiscourseParse.of(request, list(edus), self.relations, tree, ldd, self.rows, gamma)
 
 
@@ -115,7 +115,7 @@ def _flatten(root: Any) -> tuple[list[Any], list[tuple[int, int, int, Any]]]:
 
 
 def locate_edus(texts: list[str], request: ParseRequest) -> list[tuple[int, int]]:
-    """Return (start, end) of the EDUs `texts`, the request's text up to white space; a `UserError` if they are not."""
+    """Return (start, end) of the EDUs `texts`; a `UserError` unless they are the whole text except for white space."""
     positions = [position for position, char in enumerate(request.text) if not char.isspace()]
     edus = []
     index = 0  # index in `positions` of the first character of the next EDU

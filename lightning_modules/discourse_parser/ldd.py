@@ -44,8 +44,7 @@ class LabelClasses(NamedTuple):
     def agreement(self) -> Tensor:
         """Return how many of nuclearity, relation and class itself two classes have in common, 0 to 3, [C, C]."""
         nuclearity, class_index = 2 * self.left + self.right, torch.arange(len(self.relation))
-        properties = self.relation, nuclearity, class_index
-        return sum((values.unsqueeze(0) == values.unsqueeze(1)).float() for values in properties)
+        return sum((ids.unsqueeze(0) == ids.unsqueeze(1)).float() for ids in (self.relation, nuclearity, class_index))
 
     def restricted(self, labels: Tensor, side: Tensor) -> Tensor:
         """Sum probabilities by relation over classes where `side` (`left` or `right`) is True: [N, C] -> [N, R]."""
@@ -57,10 +56,10 @@ class LabelClasses(NamedTuple):
 def nucleus_distribution(nodes: SplitPosterior, labels: Tensor, classes: LabelClasses, size: int) -> Tensor:
     """Return p(a, b, l) = P(EDU a is the nucleus of b under relation l) with `rows: nucleus`: double [E, E, R].
 
-    EDU a must be a nucleus of its own parent, too. N `nodes` over E = `size` EDUs; `labels`: P(class | node), [N, C].
+    EDU a is a nucleus of its own parent and in the nucleus of the lowest node over a and b, with relation l. There are
+    N `nodes` over E = `size` EDUs; `labels`: P(class | node), [N, C].
     """
-    nodes = nodes._replace(probability=nodes.probability.double())
-    labels = labels.double()
+    nodes, labels = nodes._replace(probability=nodes.probability.double()), labels.double()
     # P(node with a relation whose left part is a nucleus), then the same for the right part, [N, R] each
     left_mass = classes.restricted(labels, classes.left) * nodes.probability.unsqueeze(1)
     right_mass = classes.restricted(labels, classes.right) * nodes.probability.unsqueeze(1)
@@ -78,6 +77,7 @@ def _join_triangles(before: Tensor, after: Tensor) -> Tensor:
 
 def _span_table(nodes: SplitPosterior, mass: Tensor, size: int) -> Tensor:
     """Add each node's probability mass, [N, R], at its span and subtract it at both children's: a table [E, E, R]."""
+    # so that a sum over the spans that contain two EDUs counts only those nodes that are their lowest common ancestor
     table = mass.new_zeros(size * size, mass.shape[1])
     table.index_add_(0, nodes.start * size + nodes.end, mass)  # the span itself
     table.index_add_(0, nodes.start * size + nodes.split, mass, alpha=-1)  # left child
@@ -96,8 +96,8 @@ def _sum_over_enclosing(spans: Tensor) -> Tensor:
 def span_masses(potentials: Potentials, marginals: list[WidthMarginals], labels: Tensor) -> Tensor:
     """Return P(span is a node, label) minus P(span is a child of a node, label of that node), [B, E, E, L].
 
-    Summed over all spans that contain two EDUs, only nodes that are the lowest common ancestor of both remain. All
-    nodes count, however improbable, as the probabilities of the L `labels` depend only on the span, [B, E, E, L].
+    Summed over all spans that contain two EDUs, only nodes that are the lowest common ancestor of both remain. The L
+    `labels` have probabilities of spans, [B, E, E, L], not of nodes, so that all nodes count, however improbable.
     """
     size, position = labels.shape[1], torch.arange(labels.shape[1], device=labels.device)
     masses = span_marginals(potentials, marginals).unsqueeze(-1) * labels
@@ -115,14 +115,15 @@ def span_masses(potentials: Potentials, marginals: list[WidthMarginals], labels:
 def side_distribution(spans: Tensor, nodes: SplitPosterior, change: Tensor, classes: LabelClasses) -> Tensor:
     """Return p(a, b, l) = P(EDU a is the nucleus of b under relation l) with `rows: side`: double [E, E, R].
 
-    Every EDU a on the nucleus side counts. All nodes are included with the class distribution of their span: `spans`
+    EDU a is in the nucleus of the lowest node over a and b. All nodes get the class distribution of their span: `spans`
     are the `span_masses` of R relations with a nucleus on the left, then of R relations with a nucleus on the right,
     [E, E, 2 R]. For N `nodes` that were classified one by one, `change` adds P(class | node) - P(class | span), [N, C].
     """
     triangles = []  # p(a, b, l) for a < b, and for a > b
     for span_mass, side in zip(spans.chunk(2, -1), (classes.left, classes.right)):
         mass = classes.restricted(change.double(), side) * nodes.probability.double().unsqueeze(1)  # [N, R]
-        triangles.append(_sum_over_enclosing(_span_table(nodes, mass, len(spans)).add_(span_mass)))  # the table is new
+        table = _span_table(nodes, mass, len(spans)).add_(span_mass)  # in place, since nothing else has the table
+        triangles.append(_sum_over_enclosing(table))
     return _join_triangles(*triangles)
 
 
@@ -131,8 +132,7 @@ def nucleus_leaves(nodes: SplitPosterior, labels: Tensor, classes: LabelClasses,
 
     It is 1 where i = j = a, and 0 where a is outside i..j. `nodes` are over E = `size` EDUs; `labels`: P(class | node).
     """
-    nodes = nodes._replace(probability=nodes.probability.double())
-    labels = labels.double()
+    nodes, labels = nodes._replace(probability=nodes.probability.double()), labels.double()
     leaves = torch.eye(size, dtype=labels.dtype, device=labels.device)
     nu = labels.new_zeros(size, size, size)
     spans = nodes.start, nodes.end
@@ -145,7 +145,7 @@ def nucleus_leaves(nodes: SplitPosterior, labels: Tensor, classes: LabelClasses,
         start, split, end = (column[of_width] for column in (nodes.start, nodes.split, nodes.end))
         total = labels.new_zeros(len(of_width), size)  # probability that an EDU is a nucleus of its parent, [n, E]
         for first, last, side in ((start, split, classes.left), (split + 1, end, classes.right)):
-            child_is_nucleus = labels[of_width] @ side.to(labels)                    # P(child is one | node), [n]
+            child_is_nucleus = labels[of_width] @ side.to(labels)              # P(child is a nucleus | node), [n]
             leaf_child = leaves[first] * child_is_nucleus.unsqueeze(1)               # if the child is one EDU, [n, E]
             total += torch.where((first == last).unsqueeze(1), leaf_child, nu[first, last])  # else nu of the child
         nu.view(-1, size).index_add_(0, start * size + end, total * split_probs[of_width].unsqueeze(1))  # sums splits
@@ -170,8 +170,7 @@ def _nucleus_triangle(nodes: SplitPosterior, mass: Tensor, nu: Tensor, side: str
         weight = (leaf_probs.unsqueeze(2) * mass[batch].unsqueeze(1)).flatten(1)     # [n, E (a) R]
         steps.index_add_(0, other[0][batch], weight)
         steps.index_add_(0, other[1][batch] + 1, weight, alpha=-1)
-    # sums of differences are the values at each b
-    return steps.cumsum(0)[:size].unflatten(1, (size, relations)).transpose(0, 1)
+    return steps.cumsum(0)[:size].unflatten(1, (size, relations)).transpose(0, 1)  # sums: the values at each b
 
 
 def extract_band(dense: Tensor, half_width: int) -> Tensor:

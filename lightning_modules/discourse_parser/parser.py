@@ -48,8 +48,8 @@ class DiscourseParser(EncoderModule):
         loss = -log P(tree) - sum over its nodes of log P(class | node)
 
     is the exactly normalized negative log-likelihood of a labeled tree. Several scorers (`members`) form a mixture:
-    their distributions are averaged, which is exact for both values of `rows`. The predicted tree has the highest
-    expected number of correct spans and labels (minimum Bayes risk), or is the most probable one.
+    their tree distributions and LDDs, p(EDU a is the nucleus of EDU b), are averaged, which is exact. The predicted
+    tree has the highest expected number of correct spans and labels (minimum Bayes risk), or is the most probable one.
 
     A text of more than `cap` EDUs is split into chunks at paragraphs or sentences; each has a chart, and a chart over
     the chunks joins them. EDU vectors have the whole text as context. B texts, E EDUs, T tokens, N nodes, C classes.
@@ -66,10 +66,10 @@ class DiscourseParser(EncoderModule):
         class_temperature: divides class logits when a text is parsed, not in training. It is stored with the weights;
             `python -m experiments.studies.parser_training.class_temperature` fits it on held-out documents.
         decoding: `mbr`, `mbr_spans` or `cky`; see `ChartReader`.
-        rows: which EDUs carry probability in the LDD, `side` or `nucleus` (see `ldd`).
+        rows: which EDUs count in the LDD: all in a node's nucleus (`side`), or only nuclei of their parent (`nucleus`).
         band: half-width of the LDD: maximum distance, in EDUs, of the pairs that are kept.
-        min_prob: probability above which a node's own classes are scored for the LDD, at most 1e-6 with `nucleus`;
-            see `ChartReader`.
+        min_prob: for the LDD, nodes above this probability (at most 1e-6 with `nucleus`) have their classes scored one
+            by one; `ChartReader` explains what the other nodes get.
         encoder_precision: data type of a pretrained encoder's matrix products when a text is parsed. `auto` is
             `bfloat16` where the processor or GPU has instructions for it, and `float32` elsewhere; on CPUs, stored
             values of the LDD differ by 0.0003 between the two (root mean square; 0.013 at most).
@@ -224,7 +224,7 @@ class DiscourseParser(EncoderModule):
             self.segmenter = load_default(self.settings["encoder"]).to(self.device)
         parser_vectors = segmenter_vectors = None  # None: the parser or the segmenter runs its encoder itself
         if self.subwords is not None and self.segmenter.subwords is not None:  # both encoders are pretrained
-            columns = self.segmenter.columns_of(self)  # columns with the parser's layers; None if the encoders differ
+            columns = self.segmenter.columns_of(self)  # of `segmenter_vectors` that make the parser's; or None
             to_encode = [batch[number] for number in without_edus] if columns is None else batch
             ids = [torch.tensor(self.segmenter.subwords(request.text).ids, dtype=torch.long) for request in to_encode]
             segmenter_vectors = self._encode(self.segmenter.encoder, [text.to(self.device) for text in ids])

@@ -28,10 +28,10 @@ class RightBranchingParser(LightningModule):
 
     Sentences are split into EDUs after semicolons, colons, dashes, and commas before a conjunction or relative pronoun,
     if at least three words are on each side. Trees branch to the right within sentences, over the sentences of a
-    paragraph, and over paragraphs; the values of the labeled discourse distribution (LDD) are therefore 0 or 1.
+    paragraph, and over paragraphs; LDD values, p(EDU a is the nucleus of EDU b under a relation), are thus 0 or 1.
 
     Args:
-        rows: which EDUs carry probability in the LDD, `side` or `nucleus`.
+        rows: which EDUs count in the LDD: all in a node's nucleus (`side`), or only nuclei of their parent (`nucleus`).
         band: half-width of the band of the LDD: maximum distance, in EDUs, of the pairs that are stored.
     """
 
@@ -82,7 +82,7 @@ def right_branching(
     If the document has no offsets of sentences or paragraphs, that level is skipped. Nodes within sentences have the
     label `within` (nuclearity and relation), all others `between`; the defaults are the most frequent ones of GUM.
     """
-    # a unit (EDU, sentence, paragraph) is represented by its first EDU; a group has the units of the next larger unit
+    # a unit (EDU, sentence, paragraph) is represented by its first EDU; a group lists the units in one larger unit
     edus = list(range(len(document.edus)))
     spans: list[Span] = []
     sentences = _groups(edus, document, document.sentences)

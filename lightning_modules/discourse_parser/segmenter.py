@@ -80,7 +80,7 @@ class EduSegmenter(EncoderModule):
         return self.network(words, batch.rows, batch.lengths, batch.begins), mask.to(words.device)
 
     def loss_terms(self, batch: SegmentationBatch) -> dict[str, Tensor]:
-        """Return -log p(tags), averaged over the batch's words; a sentence begins an EDU even within a gold EDU."""
+        """Return -log p(tags) per word; a sentence's first word has tag `BEGIN` even if it continues a gold EDU."""
         emissions, mask = self.emissions(batch, self._training_vectors(batch))
         tags = batch.tags.masked_fill(batch.begins, BEGIN)  # any other tag is impossible at the start of a sentence
         return {"loss": -self.crf.log_likelihood(emissions, tags[batch.rows], mask) / len(batch.words)}  # tags: [C, T]
@@ -88,8 +88,8 @@ class EduSegmenter(EncoderModule):
     def segment(self, requests: Sequence[Request], piece_vectors: Sequence[Tensor] | None = None) -> list[list[Span]]:
         """Segment texts in eval mode; return the EDUs of each as character offsets (start, end), end exclusive.
 
-        EDUs are in order, do not overlap, cover all visible characters and have no white space at their ends. A text
-        without sentences is split by `split_sentences`. A blank text has no EDU, any other text at least one.
+        EDUs are in order, do not overlap, cover all visible characters and have no white space at their ends. Without
+        offsets of sentences, a text is split by `split_sentences`. A blank text has no EDU, any other at least one.
         `piece_vectors` are the subword vectors of each text, [P, D], if a parser with an equal encoder computed them.
         Raises a `UserError` if a sentence or a paragraph lies outside its text.
         """

@@ -74,7 +74,7 @@ class Layout(NamedTuple):
 
 
 class Units(NamedTuple):
-    """Leaves of G charts, up to U each: the EDUs of a document or, if it is long, of a chunk of it, or its chunks."""
+    """Leaves of G charts, up to U each: the EDUs of a document, the EDUs of a chunk of a document, or its chunks."""
 
     document: Tensor  # index of the document of each chart, [G]
     start: Tensor  # first EDU of each unit, [G, U]
@@ -120,7 +120,7 @@ class _SpanLayer(nn.Module):
         Its rows for each document: a term for each EDU as the first of a span, then for each as the last, [E] each, and
         E + 1 cumulative sums of projected EDUs, for means.
         """
-        # zero at padding (no bias), the neighbor of a last EDU; float32, since means are differences of cumulative sums
+        # 0 at padding, which follows the last EDU as a neighbor; float32: means are differences of cumulative sums
         projected = self.edus(states).float() * layout.mask.unsqueeze(-1)
         first, last, before, following, mean = projected.chunk(5, -1)                # [B, E, hidden_size] each
         zero = torch.zeros_like(before[:, :1])                                       # [B, 1, hidden_size]

@@ -30,7 +30,7 @@ class BoundaryF1(Metric):
         """
         predicted, gold, trivial = set(predicted), set(gold), set(trivial)
         inner_predicted, inner_gold = predicted - trivial, gold - trivial
-        counts = {"hits": predicted & gold, "found": predicted, "gold": gold}  # to be counted in states of these names
+        counts = {"hits": predicted & gold, "found": predicted, "gold": gold}  # the states to add their sizes to
         counts |= {"inner_hits": inner_predicted & inner_gold, "inner_found": inner_predicted, "inner_gold": inner_gold}
         for name, boundaries in counts.items():
             setattr(self, name, getattr(self, name) + len(boundaries))

@@ -40,7 +40,7 @@ class ScoreList(NamedTuple):
 
 
 def bleu(predictions: Sequence[Sentences], references: References, language: str = "en") -> ScoreList:
-    """Return BLEU (Papineni et al. 2002) by `sacrebleu`, with summaries as segments; scores of documents are smoothed.
+    """Return BLEU (Papineni et al. 2002) by `sacrebleu`, with summaries as segments, and its default smoothing.
 
     Its tokenizer is `zh` in Chinese, `char` in other languages without spaces between words, and else `13a`. Raises a
     `ModuleNotFoundError` without the library, a `ValueError` for empty references or lengths that differ.
@@ -51,7 +51,7 @@ def bleu(predictions: Sequence[Sentences], references: References, language: str
     if primary == "zh":
         tokenizer = "zh"
     of_corpus = metrics.BLEU(force=True, tokenize=tokenizer)  # no warning about texts that look tokenized
-    # a short summary may share no 4-gram with a reference: only the n-gram orders with a match are averaged
+    # a summary of under four words has no 4-gram: only the orders of n-grams that it has are averaged
     of_document = metrics.BLEU(effective_order=True, tokenize=tokenizer)
     return _sacrebleu("bleu", of_corpus, of_document, predictions, references)
 
@@ -73,15 +73,15 @@ def meteor(
     """
     from nltk.translate.meteor_score import meteor_score
 
-    spoken = language_of(language)
+    language_rules = language_of(language)
     _check_references(predictions, references)
     wordnet = _nltk_wordnet() if synonyms else SimpleNamespace(synsets=lambda word: [])  # finds no synonyms
     scores = []
     for prediction, targets in zip(predictions, references):
-        target_words = [spoken.words(_text(target)) for target in targets]
-        predicted = spoken.words(_text(prediction))
+        target_words = [language_rules.words(_text(target)) for target in targets]
+        predicted = language_rules.words(_text(prediction))
         scores.append(100 * meteor_score(target_words, predicted, wordnet=wordnet) if predicted else 0.0)
-    matches = ("exact+stem+wordnet" if synonyms else "exact+stem") + spoken.signature
+    matches = ("exact+stem+wordnet" if synonyms else "exact+stem") + language_rules.signature
     return ScoreList(_mean(scores), scores, f"meteor|match:{matches}|refs:best|nltk:{metadata.version('nltk')}")
 
 
@@ -185,7 +185,7 @@ def _sacrebleu(
     def score(sums: Sequence[float]) -> float:
         return corpus_metric._compute_score_from_stats([round(total) for total in sums]).score  # it needs integers
 
-    # the signature states the range of the numbers of references in the last call: call it with the fewest and the most
+    # the signature states the fewest and most references of the last call, so this call is made for the signature only
     fewest_and_most = [min(targets, key=len), max(targets, key=len)]
     corpus_metric.corpus_score(["", ""], _sacrebleu_references(fewest_and_most))
     signature = f"{name}|{corpus_metric.get_signature()}"

@@ -44,7 +44,7 @@ class RougeReward(Reward):
 
     Args:
         variant: "rougeL", "rouge1", "rouge2", ...
-        stem: whether words are stemmed (Porter). By default ROUGE-L equals rougeL / 100 in validation.
+        stem: whether words are stemmed (Porter). By default, the reward is the validation metric rougeL / 100.
 
     Raises:
         ValueError: for an unknown variant or stemmer.

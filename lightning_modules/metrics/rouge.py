@@ -67,7 +67,7 @@ def score_many(
     """
     if len(predictions) != len(references):
         raise ValueError(f"{len(predictions)} predictions but {len(references)} lists of references")
-    vocabulary(stem, language, wordnet)  # created once, here: each process would repeat its warnings
+    vocabulary(stem, language, wordnet)  # fills its cache: otherwise each process would repeat its warnings
     score = partial(
         _scores, variants=variants, stem=stem, multi_reference=multi_reference, language=language, wordnet=wordnet
     )

@@ -24,7 +24,7 @@ class PlantedParser:
         agreement: probability that a candidate has the shared target; None for unrelated candidates.
         concentration: parameter of the Dirichlet distribution; 1 is uniform on the simplex, and with large values the
             best tree is hardly more probable than others.
-        rows: which EDUs carry probability in the LDD, `side` or `nucleus`.
+        rows: which EDUs count in the LDD: all in a node's nucleus (`side`), or only nuclei of their parent (`nucleus`).
         band: half-width of the LDD band; documents have fewer sentences.
 
     Raises:
