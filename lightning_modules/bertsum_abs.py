@@ -34,8 +34,8 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
         activation: activation of these networks; PreSumm (the code of the paper) has `gelu_tanh`.
         dropout: dropout of encoder and decoder.
         output_bias: whether the output layer has a bias, as PreSumm's has.
-        sentence_mark: token between the sentences of generated summaries, such as PreSumm's `[unused2]`; null if they
-            are plain text, which is split into sentences.
+        sentence_mark: token between the sentences of generated summaries, such as PreSumm's `[unused2]`; null if
+            summaries have no such token and are split into sentences as plain text.
         label_smoothing: epsilon of the loss; the paper has 0.1.
         encoder_from: run folder of a `BertSum` with the same encoder.
         optimizer: options of AdamW; the paper has the schedule `inverse_root`.
@@ -95,7 +95,7 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
         self.reader.load_state_dict(encoder_state)
 
     def encode(self, batch: BertSumAbsBatch) -> tuple[Tensor, Tensor]:
-        """Return states of documents [B, S, H], and a mask of tokens [B, S]; the first is True in empty documents."""
+        """Return document states [B, S, H] and a mask of tokens [B, S], True at the first position of empty ones."""
         segments = batch.owner.clamp_min(0) % 2 if self.interval_segments else None  # owner: sentence of each token
         states = encode_documents(self.reader, batch.tokens, batch.lengths, segments)
         return states, ensure_nonempty(batch.owner >= 0)

@@ -89,7 +89,7 @@ REQUIRED = ("state_dict", "global_step")
 
 
 def find_invalid_value(content: Any) -> str | None:
-    """Return the name of a value that is missing, or has a type that the suite never writes; None if there is none."""
+    """Return the name of a value that is missing, or has a type that `precis` never writes; None if there is none."""
     missing = [name for name in REQUIRED if name not in content]
     invalid = (name for name, is_valid in VALUES.items() if name in content and not is_valid(content[name]))
     return next(iter(missing), None) or next(invalid, None)

@@ -103,14 +103,14 @@ def load_pickled(path: Path, mmap: bool = False) -> Any:
 def _check_calls(stream: BinaryIO, pickles: int) -> None:
     """Raise an `UnpicklingError` if one of the first `pickles` pickles of a stream could fill memory from a few bytes.
 
-    `torch.load` allows `bytearray`, which makes a buffer of any size, and `encode`, which may grow a text repeatedly.
+    `torch.load` allows `bytearray`, which makes a buffer of any size, and nested calls of `encode`, which grow a text.
     """
     functions, texts = set(), set()
     for _ in range(pickles):  # torch before 1.6 wrote several in a row
         for operation, argument, _ in pickletools.genops(stream):
             if operation.name == "GLOBAL":  # the only opcode for functions that `torch.load` accepts
                 functions.add(argument.split()[-1])  # the argument is "module name"
-            elif isinstance(argument, str):  # may be a codec, as "zlib" or "zlib_codec"; long texts are cut
+            elif isinstance(argument, str):  # perhaps a codec, "zlib_codec" for "zlib"; [:50], as their names are short
                 texts.add(re.sub("[^a-z0-9]|codec$", "", argument[:50].lower()))
     # `encode` itself is needed: it makes bytes of a text in pickles of Python 2
     if "bytearray" in functions or ("encode" in functions and texts & _GROWING_CODECS):

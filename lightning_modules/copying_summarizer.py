@@ -42,8 +42,8 @@ class CopyingSummarizer(Summarizer):
     layer `output` [V, H] and a method `encode(source, lengths)`, which returns the memory (encoder output for the
     decoder) and the initial state of the decoder, both named tuples of tensors.
 
-    Its batches have the fields `source` (ids below V) and `source_extended`, both [B, S] or [B, M, I] for M parts of
-    each document, `lengths` (tokens of each document or part), and `oov_words` (the OOV words of each document).
+    Its batches have the fields `source` (ids below V) and `source_extended`, both [B, S], or [B, M, I] for M parts of I
+    tokens of each document, `lengths` (tokens of each document or part), and `oov_words` (OOV words of each document).
     """
 
     network: nn.Module
@@ -71,7 +71,7 @@ class CopyingSummarizer(Summarizer):
         return target_log_probs(self.network.output, outputs, self.source_ids(batch), target, rows, UNK)
 
     def log_probs(self, batch: Batch, samples: Samples, options: DecodingOptions | None = None) -> Tensor:
-        """Return log P of samples, [B, K, T], 0 at padding; with `options` under the distribution of `sample`."""
+        """Return log P of samples, [B, K, T], 0 at padding; with `options`, the log P with which `sample` draws."""
         outputs = self.decode(batch, self.decoder_inputs(samples.tokens))
         if options is None:
             rows = (samples.tokens != PAD).flatten().nonzero().squeeze(1)            # [N]
@@ -97,7 +97,7 @@ class CopyingSummarizer(Summarizer):
     def _permitted_log_probs(
         self, batch: Batch, outputs: CopyOutputs, samples: Samples, options: DecodingOptions
     ) -> Tensor:
-        """Compute `log_probs` without P of all words, for options that forbid tokens by position only."""
+        """Compute `log_probs` without P of all words, if forbidden tokens depend on positions alone, not n-grams."""
         tokens = samples.tokens
         always_forbidden = forbidden_tokens(options)
         steps = torch.arange(tokens.shape[-1], device=tokens.device)
@@ -123,8 +123,8 @@ class CopyingSummarizer(Summarizer):
     ) -> tuple[Tensor | None, Tensor, State]:
         """Score continuations; the function `step` of `beam_search` and `sample` once `layer` is bound.
 
-        With `count`, beam search gets only candidates among which the `count` most probable tokens are; sampling passes
-        None and gets the log-probabilities of all words. Arguments and results as in `decoding.beam_search.Step`.
+        Beam search passes `count` and gets fewer candidates, which include the `count` most probable tokens; sampling
+        passes None and gets all words. Arguments and results as in `decoding.beam_search.Step`.
         """
         outputs, next_state = self._outputs(tokens, state, memory)
         source = memory["source"]
@@ -142,7 +142,7 @@ class CopyingSummarizer(Summarizer):
         """Draw the next tokens; the function `Draw` of `sample_with` once the first two arguments are bound.
 
         With `greedy_first` the first sample of each document gets the most probable token. `blocked`: F forbidden ids
-        of K samples of the b documents left, [b, K, F]. Returns tokens, log-probabilities, [b, K] each, and next state.
+        for each of K samples of b unfinished documents, [b, K, F]. Returns tokens, log P, [b, K] each, and next state.
         """
         outputs, state = self._outputs(tokens, state, memory)
         mixture = PermittedMixture.of(layer, outputs, memory["source"], blocked)

@@ -23,7 +23,7 @@ class EncoderSummarizer(Summarizer):
     long_input: options.LongInput = "windows"
 
     def setup(self, stage: str) -> None:
-        """Set the tokenizer, and check with `long_input: truncate` that no document exceeds the encoder's limit."""
+        """Set the tokenizer; with `long_input: truncate`, check that the data are truncated to the encoder's limit."""
         super().setup(stage)
         if self.long_input == "truncate":
             check_truncation(getattr(self.trainer, "datamodule", None), self.reader.max_tokens)
@@ -38,7 +38,7 @@ class EncoderSummarizer(Summarizer):
         positions = 0  # minimum number of positions; 0 leaves those of the pretrained encoder
         if isinstance(encoder, DocumentEncoderOptions):  # other options have no `long_input`, which stays as it is
             self.long_input = encoder.long_input
-            positions = encoder.positions if encoder.long_input == "extend" else 0  # new ones repeat the last
+            positions = encoder.positions if encoder.long_input == "extend" else 0  # copies of the last
         self.optimizer = optimizer
         if encoder.checkpoint is not None:
             return Reader.pretrained(encoder_path(encoder.checkpoint), dropout, encoder.attention_dropout, positions)

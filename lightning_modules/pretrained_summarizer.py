@@ -117,8 +117,8 @@ class PretrainedSummarizer(EncoderDecoderSummarizer):
     ) -> None:
         network = load_encoder_decoder(encoder.checkpoint)
         # the model's own length limits also count the first symbols: the prefix and `start`
-        card = decoding_options(card_settings(network.model), first_symbols=network.prefix_length + 1)
-        super().__init__(network.model.config.vocab_size, replace(card, **decoding or {}), val_summaries)
+        own_options = decoding_options(card_settings(network.model), first_symbols=network.prefix_length + 1)
+        super().__init__(network.model.config.vocab_size, replace(own_options, **decoding or {}), val_summaries)
         self.has_adapters = encoder.lora_rank > 0
         if self.has_adapters:
             insert_adapters(network.model, encoder.lora_rank, encoder.lora_alpha)

@@ -22,7 +22,7 @@ STEPS = ("training_step", "validation_step", "test_step", "predict_step")
 
 
 def find_layers(module: nn.Module) -> list[nn.Module]:
-    """Return the layers of a model, inner ones first: in `nn.ModuleList`s, of a class named ...Layer or ...Block."""
+    """Return the items of `nn.ModuleList`s whose class is named ...Layer or ...Block, those of inner lists first."""
     lists = [part for part in module.modules() if isinstance(part, nn.ModuleList)]
     layers = [layer for module_list in reversed(lists) for layer in module_list]
     return [layer for layer in layers if type(layer).__name__.endswith(("Layer", "Block"))]

@@ -38,9 +38,9 @@ class Samples(NamedTuple):
 class Generative(Protocol):
     """Generative model, as self-critical training needs it.
 
-    Its tokenizer has a method `end_ids(marks)`, which returns the ids of tokens that end a sentence, and `stop`, the id
-    of the end symbol; `language` is the code of the language of its texts. A training step logs `step_values`, by
-    name.
+    Its tokenizer has a method `end_ids(marks)`, which returns the ids of tokens that end a sentence, for marks such as
+    ".", "!", "?", and `stop`, the id of the end symbol; `language` is the code of the language of its texts. A training
+    step logs `step_values`, by name.
     """
 
     tokenizer: Any

@@ -86,7 +86,7 @@ class _Search:
         # keep K that can be continued: a stable sort by `is_over` moves them to the front, best first
         is_over = (chosen == stop) | best.isneginf()
         keep = is_over.to(torch.int8).argsort(dim=-1, stable=True)[:, :K]  # [B, K]
-        self.sums = best.masked_fill(chosen == stop, float("-inf")).gather(-1, keep)  # if under K are open: -inf
+        self.sums = best.masked_fill(chosen == stop, float("-inf")).gather(-1, keep)  # -inf if not open
         self.tokens = sequences[documents, keep]
         return parent.gather(-1, keep), chosen.gather(-1, keep)
 
@@ -104,13 +104,13 @@ class _Search:
     def close_final(self) -> Tensor:
         """Return whether each document's finished hypotheses are final, [B]; set `sums` to -inf where they are."""
         options = self.options
-        # of sorted hypotheses, [B] each: -inf if fewer than K are finished, and if none is open
+        # [B] each; `worst_finished` is -inf if fewer than K are finished, `best_open` if none is open
         worst_finished, best_open = self.finished.scores[:, -1], self.sums[:, 0]
         if options.early_stopping:
             final = ~worst_finished.isneginf() | best_open.isneginf()
         else:
             length = self.tokens.shape[-1]
-            # log-probabilities only fall, so no later score exceeds the sum over the larger of the penalties to come
+            # log-probabilities only fall: later scores are at most this sum divided by the largest penalty to come
             final = best_open / max(options.penalty(length + 1), options.penalty(options.max_length)) <= worst_finished
         self.sums = self.sums.masked_fill(final.unsqueeze(1), float("-inf"))
         return final

@@ -19,9 +19,9 @@ def length_limits(config: GenerationConfig, first_symbols: int = 1) -> tuple[int
 def decoding_options(config: GenerationConfig, first_symbols: int = 1) -> DecodingOptions:
     """Return as `DecodingOptions` those settings of the config that they cover; arguments as of `length_limits`."""
     minimum, maximum = length_limits(config, first_symbols)
-    maximum = max(2, 129 - first_symbols if maximum is None else maximum)  # 129 in all if there is no limit
+    maximum = max(2, 129 - first_symbols if maximum is None else maximum)  # no limit: 129 with first symbols
     return DecodingOptions(
         beam_size=config.num_beams or 1, min_length=min(minimum, maximum - 1), max_length=maximum,
         alpha=1.0 if config.length_penalty is None else config.length_penalty,
-        no_repeat_ngram=config.no_repeat_ngram_size or 0, early_stopping=config.early_stopping is True,  # or "never"
+        no_repeat_ngram=config.no_repeat_ngram_size or 0, early_stopping=config.early_stopping is True,  # not "never"
     )  # fmt: skip

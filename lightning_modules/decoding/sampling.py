@@ -14,7 +14,7 @@ CHUNK = 256  # positions whose distributions over the vocabulary are in memory a
 
 
 def truncate(log_probs: Tensor, options: DecodingOptions, keep: Tensor | None = None) -> Tensor:
-    """Apply temperature, top-k and top-p to log P [..., V] and renormalize; drawn ids, `keep` [..., 1], always stay."""
+    """Apply temperature, top-k and top-p to log P [..., V], renormalized; ids `keep` [..., 1], drawn before, stay."""
     log_probs = (log_probs / options.temperature).log_softmax(-1)
     if not options.top_k and options.top_p == 1:
         return log_probs
@@ -65,7 +65,7 @@ def sample(
     def draw(tokens: Tensor, state: State, memory: State, blocked: Tensor) -> tuple[Tensor, Tensor, State]:
         ids, log_probs, state = step(tokens, state, memory, None)                    # of all tokens, [b, K, C]
         log_probs = forbid(log_probs, ids, blocked)
-        stuck = log_probs.isneginf().all(-1)  # no token is left: drawn uniformly, as `multinomial` takes no zeros alone
+        stuck = log_probs.isneginf().all(-1)  # no token is left: made uniform, as `multinomial` rejects rows of 0
         log_probs = truncate(log_probs.masked_fill(stuck.unsqueeze(-1), 0), options)
         column = torch.multinomial(log_probs.exp().flatten(0, 1), 1).view(*tokens.shape, 1)  # [b, K, 1]
         if options.greedy_first:

@@ -33,7 +33,7 @@ class BertSum(EncoderSummarizer):
     The model of the paper has `pooling: cls`, `scoring: classifier`, `inter_sentence.layers: 2`, `loss: labels`, and
     `trigram_blocking` of 3 sentences; its TransformerExt has `encoder.checkpoint: null`.
 
-    Loss term: `extraction`, the mean over documents and members (networks, see `inter_sentence`) of one of
+    Loss term: `extraction`, the mean over documents and stacks of layers (`inter_sentence.members`) of one of
 
     - `labels`: binary cross-entropy with the labels of the oracle, averaged over sentences (the paper's);
     - `soft_labels`: cross-entropy of the softmax over the sentences with softmax(g_i / temperature), where g_i is
@@ -47,7 +47,7 @@ class BertSum(EncoderSummarizer):
         pooling: `cls`, `mean`, `max` or `self_attention`.
         scoring: `classifier`, `document_cosine` or `centrality`.
         inter_sentence: Transformer layers between pooling and scoring, see `InterSentenceOptions`.
-        dropout: dropout of all layers, except for a pretrained encoder with its own setting.
+        dropout: dropout of all layers; attention weights of a pretrained encoder have `encoder.attention_dropout`.
         loss: see above.
         temperature: temperature of `soft_labels`.
         selection: options of sentence selection.
@@ -117,7 +117,7 @@ class BertSum(EncoderSummarizer):
         """Return scores of sentences, with vectors of documents if scorer or caller (`with_document`) needs them."""
         if self.frozen:
             return self.network.scored(*self._frozen_vectors(batch, with_document), batch.mask, batch.layout)
-        return self.network(
+        return self.network(  # `owner`: sentence of each token; `heads`: whether it is the [CLS] of a sentence or piece
             batch.tokens, batch.lengths, batch.owner, batch.heads, batch.starts, batch.mask, with_document, batch.layout
         )
 
@@ -143,8 +143,9 @@ class BertSum(EncoderSummarizer):
         def compute() -> Tensor:
             # in full precision, even if a run has mixed precision, so that all runs can share the file
             with torch.autocast(batch.tokens.device.type, enabled=False):
-                states, whole = network.encoded(batch.tokens, batch.lengths, batch.owner, batch.starts, with_document)
-            return pool_all(states, whole, batch.owner, batch.heads, batch.mask.shape[1])  # `owner`: token's sentence
+                both = network.encoded(batch.tokens, batch.lengths, batch.owner, batch.starts, with_document)
+            # states of tokens for vectors of sentences, and for vectors of documents (None without), [B, T, H] each
+            return pool_all(*both, batch.owner, batch.heads, batch.mask.shape[1])  # `owner`: token's sentence
 
         # the document comes first, then its sentences, each pooled in P ways (`FROZEN_POOLINGS`): [B, 1 + L, P, H]
         pooled = self._cache[with_document].vectors(batch.sentences, batch.starts, compute)
@@ -200,7 +201,7 @@ class BertSum(EncoderSummarizer):
         return extract(*documents, scores, batch.candidates, relations, self.selection)
 
     def sentence_attention(self, batch: ExtractiveBatch) -> list[np.ndarray]:
-        """Return documents' attention [L, L], mean over heads of the first member's last layer; [] without layers."""
+        """Return documents' attention [L, L] in the last inter-sentence layer (first stack), mean over heads, or []."""
         with evaluating(self):
             weights = self.network.attention(self.score(batch).vectors, batch.mask, batch.layout)
         if weights is None:

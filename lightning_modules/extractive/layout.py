@@ -20,12 +20,12 @@ class LayoutEmbedding(nn.Module):
     def __init__(self, size: int, ranks: bool = False) -> None:
         super().__init__()
         self.ranks = ranks
-        self.inner = nn.Linear(TEXTRANK + (8 if ranks else 4), _HIDDEN)
+        self.inner = nn.Linear(TEXTRANK + (8 if ranks else 4), _HIDDEN)  # 11 features, 4 centralities, 2 ranks twice
         self.outer = nn.Linear(_HIDDEN, size)
 
     def forward(self, features: Tensor, vectors: Tensor, mask: Tensor) -> Tensor:
         """Return embeddings [B, L, D] from `layout_features` [B, L, 13], vectors [B, L, H] and a mask [B, L]."""
-        central = centralities(vectors, features[..., PROSE], mask)                 # from flags of prose, [B, L, 4]
+        central = centralities(vectors, features[..., PROSE], mask)                 # [B, L, 4]; `PROSE` flags prose
         real = mask.to(features.dtype)                                              # 1, or 0 at padding, [B, L]
         columns = [features[..., :TEXTRANK]]  # all but the ranks, [B, L, 11]
         for rank in features[..., TEXTRANK:].unbind(-1) if self.ranks else ():  # TextRank, then LexRank, [B, L]
@@ -53,7 +53,7 @@ def centralities(vectors: Tensor, prose: Tensor, mask: Tensor) -> Tensor:
 def lead_prior(features: Tensor, vectors: Tensor, mask: Tensor, strength: float) -> Tensor:
     """Return a prior to add to the logits of sentences, [B, L], for documents of genres that training did not have.
 
-    With p_i sentences of prose before sentence i, and n in the document (of more than 30, the lead counts less), it is
+    With n sentences of prose, p_i of them before sentence i, it is (the lead counts less in documents of n > 30)
 
         cos(e_i, topic) - strength log(1 + p_i) min(1, 30 / n).
 

@@ -23,7 +23,7 @@ from lightning_modules.options import SentenceEncoderOptions
 
 
 class LightExtractor:
-    """A trained BertSum that scores and selects sentences as `BertSum.summarize` does, one document at a time.
+    """A trained BertSum, without Lightning, which selects sentences as `BertSum.summarize` does, document by document.
 
     It is for models that encode each sentence separately, with a frozen BERT or an encoder from scratch, and select the
     best sentences, with trigram blocking or without. `model` and `data` are the arguments of the model and the data in
@@ -65,7 +65,7 @@ class LightExtractor:
         scored = self.network(  # a batch of one document
             tokens=torch.tensor([pieces.tokens]), lengths=torch.tensor([len(pieces.tokens)]),
             owner=torch.tensor([owner]), heads=torch.tensor([heads]).bool(), starts=[pieces.starts],
-            mask=torch.ones(1, pieces.sentences, dtype=torch.bool),
+            mask=torch.ones(1, pieces.sentences, dtype=torch.bool),  # `sentences`: their number L
             features=layout_features([sentences[: pieces.sentences]]),
         )  # fmt: skip
         return scored.logits[0].sigmoid()

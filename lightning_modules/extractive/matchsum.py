@@ -25,8 +25,8 @@ _CHUNK = 4096  # maximum number of tokens, padding included, that the encoder re
 class MatchSum(EncoderSummarizer):
     """MatchSum: select the candidate summary c that is most similar to the document D by s_c = cos(v(D), v(c)).
 
-    One encoder computes all vectors v. The loss terms, averaged over documents, are for candidates sorted by their mean
-    ROUGE-1, -2 and -L F against the reference, best first:
+    An extractive model proposes the candidates; one encoder computes all vectors v. The loss terms, averaged over
+    documents, are for candidates sorted by their mean ROUGE-1, -2 and -L F against the reference, best first:
 
     - `candidates`, with `loss: margin` (the paper's): sum over rank gaps i >= 1 of the mean over ranks j of
       max(0, s_{j+i} - s_j + i margin);
@@ -42,8 +42,8 @@ class MatchSum(EncoderSummarizer):
         margin: margin between candidates of consecutive ranks.
         temperature: temperature of ROUGE in `soft_labels`.
         scale: temperature of cosines in `soft_labels`.
-        proposal_weight: weight of a candidate's mean score by the proposing model, added to its cosine; 0 in the paper.
-        order: order of the sentences in a summary: as in the `document`, or by `score` of the proposing model.
+        proposal_weight: weight of a candidate's mean sentence score by that model, added to its cosine; 0 in the paper.
+        order: order of the sentences in a summary: as in the `document`, or by `score` of that model.
         optimizer: options of AdamW; the paper has the schedule `inverse_root`.
         val_summaries: number of validation documents summarized at each validation during training; -1 for all.
     """
@@ -92,10 +92,10 @@ class MatchSum(EncoderSummarizer):
     def vectors(self, rows: Tensor, sizes: Tensor, text: Tensor, count: int) -> Tensor:
         """Return a vector of each of `count` texts, [count, H], the mean over its rows; N rows of token ids are [N, T].
 
-        A long text has several rows. `sizes` are their numbers of tokens, on the CPU, `text` their texts' indices, [N].
+        A long text has several rows. `sizes`: tokens of each row, on the CPU; `text`: index of each row's text, [N].
         """
         # `encode_passages` reads rows of similar length together, which saves padding, as candidates differ in length
-        rows_and_sizes = enumerate(sizes.tolist())  # each row is one passage, all of which is kept
+        rows_and_sizes = enumerate(sizes.tolist())  # each row is one passage, whose states are all used
         passages = [Passage(document=row, start=0, size=size, first=0, last=size) for row, size in rows_and_sizes]
         states = self.reader.encode_passages(rows, passages, chunk=_CHUNK)                   # [N, T, H]
         mask = (torch.arange(rows.shape[1]) < sizes[:, None]).to(rows.device, non_blocking=True)  # [N, T]
@@ -137,14 +137,14 @@ class MatchSum(EncoderSummarizer):
             scores = scores + self.proposal_weight * batch.prior.to(scores)  # `prior`: mean score by proposing model
             best = scores.masked_fill(~batch.mask, float("-inf")).argmax(1).tolist()
         summaries = []
-        for number, (best_candidate, candidate_scores) in enumerate(zip(best, scores.tolist())):  # padding last
+        for number, (best_candidate, candidate_scores) in enumerate(zip(best, scores.tolist())):
             # candidates as indices of sentences, the sentences, and their scores by the model that proposed candidates
             candidates, sentences, proposed = batch.choices[number], batch.sentences[number], batch.proposed[number]
             chosen = candidates[best_candidate]
             if self.order == "score":
                 chosen = sorted(chosen, key=lambda index: (-proposed[index], index))  # highest first
             sentence_scores = [0.0] * len(sentences)
-            for score, candidate in sorted(zip(candidate_scores, candidates)):  # ascending: better ones overwrite
+            for score, candidate in sorted(zip(candidate_scores, candidates)):  # not padding; better ones overwrite
                 for index in candidate:
                     sentence_scores[index] = score
             name, references = batch.ids[number], batch.references[number]

@@ -70,7 +70,7 @@ def angular_distance(cosine: Tensor) -> Tensor:
 
 
 def shared_path(similarity: Tensor, to_document: Tensor) -> Tensor:
-    """Return which share of the shorter path from the document to sentence i or j both paths have in common, [B, L, L].
+    """Return the common length of the paths from the document to sentences i and j over the shorter length, [B, L, L].
 
     With d the angular distance, r_i = d(i, document) and the common length (i|j) = (r_i + r_j - d(i, j)) / 2,
 

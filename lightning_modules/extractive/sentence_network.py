@@ -75,7 +75,7 @@ class InterSentenceScorer(nn.Module):
         self.layout = LayoutEmbedding(size, between.ranks) if num_layers and between.layout else None
 
     def between(self, vectors: Tensor, mask: Tensor, features: Tensor | None = None) -> Tensor:
-        """Apply the layers of width D, [B, L, H] -> [B, L, D]; `features`: `layout_features`, [B, L, 13], or None."""
+        """Apply layers between sentences, [B, L, H] -> [B, L, D]; `features`: `layout_features` [B, L, 13] or None."""
         if self.norm is None:  # there are no layers
             return vectors
         x = self.placed(vectors, mask, features)  # [B, L, D]
@@ -166,7 +166,7 @@ class SentenceNetwork(InterSentenceScorer):
         with_document: bool = False,
         features: Tensor | None = None,
     ) -> ScoredSentences:
-        """Return the scores of sentences; arguments as in `ExtractiveBatch`, features `layout_features`, [B, L, 13].
+        """Return the scores of sentences; arguments as in `ExtractiveBatch` (`heads`: at [CLS]; `features`: `layout`).
 
         The encoding `separate` needs another pass for vectors of documents, so they are zeros unless the scorer needs
         them, or the caller does (`with_document`).

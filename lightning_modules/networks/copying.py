@@ -201,7 +201,7 @@ class PermittedMixture(NamedTuple):
         in_vocabulary = source < self.logits.shape[-1]
         source_logits = self.logits.gather(-1, source.masked_fill(~in_vocabulary, 0))
         generated = torch.cat([logits, source_logits.masked_fill(~in_vocabulary, float("-inf"))], -1)
-        generated = generated + (self.share - self.total).unsqueeze(-1)  # log P_vocab, normalized over all words
+        generated = generated + (self.share - self.total).unsqueeze(-1)  # less log-sum-exp of all words: log P_vocab
         # attention, a probability: positions with the same word add up at the first one, in column C + position
         first = first.unsqueeze(1).expand_as(source)
         mass = self.copied.new_zeros(ids.shape).scatter_add_(-1, count + first, self.copied)     # [B, K, C + S]
@@ -224,7 +224,7 @@ class PermittedMixture(NamedTuple):
             return word
         position = inverse_cdf(self.copied.flatten(0, 1)).view(shape)
         generate = (logsigmoid(self.gate) + self.share - self._normalizer()).exp()  # P of vocabulary, [B, K]
-        uniform = torch.rand(shape, device=generate.device, dtype=torch.double)  # float32 is 0 < P once in 2^24
+        uniform = torch.rand(shape, device=generate.device, dtype=torch.double)  # float32: 0, below any P, once in 2^24
         return torch.where(uniform < generate, word, self.source.gather(1, position))
 
     def log_probs(self, tokens: Tensor) -> Tensor:

@@ -30,8 +30,8 @@ class Dropout(nn.Dropout):
 class Mask:
     """Masks of dropout for tensors on the CPU: 1 where an element stays, 0 where it is dropped.
 
-    The probability is rounded to a multiple of 1/65,536; `scale` is the factor of the elements that stay. With a seed
-    the sequence of masks is reproducible; by default they are drawn from PyTorch's generator.
+    An element is dropped if its level, a random 16-bit number, is low, so the probability is rounded to a multiple of
+    1/65,536. `scale` is the factor of elements that stay. Masks are from a generator with the seed, or from PyTorch's.
     """
 
     def __init__(self, probability: float, seed: int | None = None) -> None:
@@ -42,7 +42,7 @@ class Mask:
 
     def draw(self, out: Tensor) -> Tensor:
         """Fill a tensor on the CPU, of any shape, with the next mask, and return it."""
-        numbers = torch.empty((out.numel() + 3) // 4, dtype=torch.long, device=out.device)  # of 4 levels each
+        numbers = torch.empty((out.numel() + 3) // 4, dtype=torch.long, device=out.device)  # each 4 levels of 16 bits
         numbers.random_(-(2**63), None, generator=self.generator)  # all 64 bits are random
         levels = numbers.view(torch.int16)[: out.numel()].view(out.shape)
         return torch.ge(levels, self.threshold, out=out)  # 1 (stays) where the level reaches the threshold

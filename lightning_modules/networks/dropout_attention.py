@@ -88,7 +88,7 @@ class _DropoutAttention(torch.autograd.Function):
         total = (grad * attended).sum(-1, keepdim=True).mul_(ctx.scale)  # sum_s G W, [R, T, 1], as W V = `attended`
         grad = grad * mask.scale  # puts c into G below; `ctx.scale` is another factor, of Q K^T
         query_grad, key_grad, value_grad = (torch.empty_like(tensor) for tensor in (query, key, value))
-        for heads, scores, weights, score_grad in _heads_with_buffers(query, key, 3):  # three to fill
+        for heads, scores, weights, score_grad in _heads_with_buffers(query, key, 3):  # buffers, filled below
             _softmax(query[heads], key[heads], _bias_of(heads, bias), ctx.scale, scores, weights)  # P
             undropped = mask.draw(scores)                                                        # M
             torch.bmm(grad[heads] * ctx.scale, value[heads].mT, out=score_grad)                  # G c times ctx.scale

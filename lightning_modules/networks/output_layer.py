@@ -44,7 +44,7 @@ class DecodingLayer(NamedTuple):
         size = len(weight)
         if torch.is_autocast_enabled(device):
             weight, bias = (tensor.to(torch.get_autocast_dtype(device)) for tensor in (weight, bias))
-        if device != "cpu":  # on a CPU, the slices below are a copy
+        if device != "cpu":  # no copy, unlike the slices below, which are for CPUs
             return cls(weight.mT.unsqueeze(0), bias.view(1, 1, -1), size)  # a single slice, [1, H, V] and [1, 1, V]
         words = min(size, DECODING_WORDS)  # per slice; padding words of probability 0 fill the last slice
         weight = pad(weight, (0, 0, 0, -size % words))
@@ -69,7 +69,7 @@ def largest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
     if blocks < 2 * count:  # C blocks are more than half of the words
         best = logits.topk(count, dim=-1)
         return best.indices, best.values
-    # a block is every `blocks`-th word, so that maxima are taken over rows of adjacent words
+    # a block is every `blocks`-th word: a column below, so that the maxima of all blocks are taken row by row
     maxima = logits[..., : blocks * BLOCK].unflatten(-1, (BLOCK, blocks)).amax(-2)   # [..., blocks]
     first = maxima.topk(count, dim=-1).indices                                       # [..., C]
     within = torch.arange(0, blocks * BLOCK, blocks, device=logits.device)           # offsets in a block, [BLOCK]
