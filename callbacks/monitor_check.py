@@ -93,7 +93,7 @@ def check_at_validations(trainer: Trainer) -> None:
 
 
 def _monitors(trainer: Trainer) -> dict[str, str]:
-    """Return the monitored names, each with the first argument of the run that monitors it, which messages give."""
+    """Return the monitored names, each with the argument or callback that monitors it first, for messages."""
     arguments: dict[str, str] = {}
     for callback in trainer.callbacks:
         if isinstance(monitor := getattr(callback, "monitor", None), str):  # most callbacks monitor nothing

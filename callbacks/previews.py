@@ -44,7 +44,7 @@ def marked(summary: Summary, opening: str = "[", closing: str = "]") -> str:
 
 @contextmanager
 def fonts_of_all_scripts() -> Iterator[None]:
-    """In a `with` block, draw characters that Matplotlib's font lacks with other fonts; warn once if none has them."""
+    """In a block, draw characters that Matplotlib's font lacks with installed fonts; warn once if none has them."""
     families = ["sans-serif", *filter(_OTHER_SCRIPTS.search, font_manager.get_font_names())]  # fallbacks, by name
     with warnings.catch_warnings(record=True) as recorded, rc_context({"font.family": families}):
         yield

@@ -77,7 +77,7 @@ def parse(text: str, parser: str | LightningModule = "default", rows: Rows = "si
     (document,) = documents_of(Texts([("text", text)]), language)  # "text": the id
     if isinstance(parser, str):
         num_words = len(length_words(text))  # at least the number of EDUs
-        # maximum distance of stored pairs of EDUs: the next power of two, and at least 64, so that texts share parsers
+        # maximum distance of stored EDU pairs: num_words rounded up to a power of two, so that texts share parsers
         band = min(LARGEST_HEAT_MAP, max(64, 1 << (num_words - 1).bit_length()))
         parser = _load_parser(parser, rows, band)  # cached
     if not hasattr(parser, "predict_step"):  # which every parser has

@@ -36,7 +36,7 @@ def rouge(
         UserError: if the numbers of references and summaries differ, or a reference is empty.
     """
     texts = _as_list("summaries", summaries)
-    # for each summary, one reference or a list; beside a single summary, a list has references of this summary
+    # for each summary, one reference or a list of them; for a single summary, a list has its references
     all_references = [references] if isinstance(summaries, str) else _as_list("references", references)
     if len(texts) != len(all_references) or not texts:
         counts = f"{counted(len(texts), 'summary')} and {counted(len(all_references), 'reference')}"
@@ -50,9 +50,9 @@ def rouge(
         split_references = [cutter(_checked_text(name, reference)) for reference in _as_list(name, one_or_several)]
         if not split_references or not all(split_references):
             raise UserError(f"summary {number}: a reference is empty; give it text, or leave the summary out")
-        place, name_of_splitter = f"summary {number}", cutter.name  # for error messages, and the signature of scores
+        place = f"summary {number}"  # for error messages; `split` below is for the signature of scores
         sentences = cutter(_checked_text(place, summary))
-        predictions.append(Prediction(str(number), place, sentences, split_references, split=name_of_splitter))
+        predictions.append(Prediction(str(number), place, sentences, split_references, split=cutter.name))
     try:
         scores = score(predictions, ["rouge"], ScoreOptions(**options))
     except ValueError as error:

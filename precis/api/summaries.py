@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=2)  # the number of light models
 def light_model(folder: Path) -> "LightExtractor":
-    """Return the extractive model in a folder, loaded without Lightning; a `UserError` if it lacks its encoder."""
+    """Return the extractive model in a folder, loaded without Lightning; a `UserError` if its encoder is missing."""
     from lightning_modules.extractive.light import LightExtractor
 
     config = read_config(folder)

@@ -39,7 +39,7 @@ def add_document_arguments(parser: ArgumentParser, needs_out: bool = True) -> No
 
 
 def expand_corpus_file(arguments: list[str]) -> list[str]:
-    """Replace `--corpus FILE` of records by options of the class `Files`; guess fields if no --corpus.* names them."""
+    """Replace `--corpus FILE` of records by options of the class `Files`; guess fields if no --corpus.* is given."""
     for number, argument in enumerate(arguments):
         name, _, value = argument.partition("=")
         following = arguments[number + 1 :]

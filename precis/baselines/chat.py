@@ -85,7 +85,7 @@ class _Prompts:
         if options.query is not None and options.queries is not None:
             raise UserError("--query and --queries both give queries; leave one out")
         self.queries = read_queries(Path(options.queries), options.query_field) if options.queries else None  # by id
-        has_query = options.query is not None or options.queries is not None  # True: {query} is required, else an error
+        has_query = options.query is not None or options.queries is not None  # else {query} must not occur
         check_fields(options.prompt, self.template, {"document": True, "n": options.n is not None, "query": has_query})
         # what prompts depend on, besides documents; n: number of words to write
         self.settings = {"prompt": self.template, "n": options.n, "query": self.queries or options.query}

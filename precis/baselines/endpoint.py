@@ -57,7 +57,7 @@ def add_endpoint_arguments(parser: ArgumentParser) -> None:
 
 
 class Endpoint:
-    """A chat model as in `add_endpoint_arguments`; a `UserError` if its address is invalid, or openai not installed."""
+    """A chat model by options of `add_endpoint_arguments`; a `UserError` for an invalid address, or without openai."""
 
     def __init__(self, options: Namespace) -> None:
         self.base_url = options.base_url
@@ -81,7 +81,7 @@ class Endpoint:
             raise UserError("openai is not installed: pip install 'precis-suite[chat]'") from None
 
     def request_missing(self, prompts: Iterable[tuple[str, str]], answers: Answers, total: int) -> dict[str, str]:
-        """Request the answers to prompts (id, text) that `answers` lacks, and add them; return reasons of failure."""
+        """Request the answers to prompts (id, text) that `answers` lacks, and add them; return failures by id."""
         with progress_bar() as progress:  # total: number of prompts
             task = progress.add_task("answers", total=total, completed=len(answers.by_id))
 
@@ -99,7 +99,7 @@ class Endpoint:
         handler = signal.getsignal(signal.SIGTERM)  # restored below: the event loop leaves the default handler
         try:
             return asyncio.run(self._answer_all(prompts, done))
-        except ExceptionGroup as group:  # from the workers, of which the first error cancels the others
+        except ExceptionGroup as group:  # from the workers: the first error cancels the other workers
             raise group.exceptions[0] from None
         except asyncio.CancelledError:  # by the handler of SIGTERM that `_answer_all` sets
             raise SystemExit(128 + signal.SIGTERM) from None
@@ -113,7 +113,7 @@ class Endpoint:
         """Run `answer_all` in an event loop, with `concurrency` workers that share the prompts; SIGTERM cancels it."""
         remaining, failures = iter(prompts), {}  # prompts that no worker has taken; reasons by id
         with suppress(ValueError, RuntimeError):  # raised outside of the main thread, which alone handles signals
-            # replaces the handler of `run_command`, which exits so that each open request would print a traceback
+            # replaces the handler of `run_command`, whose exit would make each open request print a traceback
             if task := asyncio.current_task():
                 asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
@@ -174,7 +174,7 @@ class Endpoint:
         messages = [{"role": "user", "content": prompt}]
         request = {name: value for name, value in self.request.items() if value is not None}  # null leaves a field out
         attempts = f"({counted(self.retries + 1, 'attempt')})"  # for messages
-        slow_warning = asyncio.get_running_loop().call_later(self.timeout, self._warn_slow)  # canceled by a reply
+        slow_warning = asyncio.get_running_loop().call_later(self.timeout, self._warn_slow)  # canceled below
         try:
             create = client.chat.completions.with_raw_response.create  # the raw response counts retries
             response = await create(model=self.model, messages=messages, extra_body=request)

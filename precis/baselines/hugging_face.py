@@ -116,7 +116,7 @@ def _write(target: Path, documents: Dataset, answers: Answers, settings: dict[st
     generation = settings["generation"]
     signed = {name: settings[name] for name in ("checkpoint", "weights", "max_source", "long_documents", "dtype")}
     signed |= {name: generation[name] for name in sorted(generation) if not name.startswith(UNSIGNED)}
-    signed |= {name: settings[name] for name in ("documents", "transformers")}  # all settings in the signature
+    signed |= {name: settings[name] for name in ("documents", "transformers")}  # the others stay out of it
     signature = baseline_files.signature("hf", signed)
     record = {"split": options.split, "signature": signature, "settings": settings, "counts": counts}
     truncation = TruncationRow(

@@ -60,7 +60,7 @@ def judge(arguments: list[str]) -> None:
     failures: dict[str, str] = {}  # why requests failed, by id of the prompt
     if options.base_url is None:
         recorded, answers = read_answers(path)
-        check_settings(path, {name: recorded.get(name) for name in settings}, settings)  # no model is named now
+        check_settings(path, {name: recorded.get(name) for name in settings}, settings)  # the model may differ
     else:
         answers, failures = _request_missing(options, pairs, prompt, settings)
     missing = [prompt_id for pair in pairs for prompt_id, _ in pair.prompts(prompt) if prompt_id not in answers]

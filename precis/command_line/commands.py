@@ -77,7 +77,7 @@ def summarize(arguments: list[str]) -> None:
 
 
 def _choose_model(options: Namespace) -> bool:
-    """Set `options.checkpoint` to the model, which is printed if not named; return if it works without Lightning."""
+    """Set `options.checkpoint` to the model, and print a default; return whether it works without Lightning."""
     chosen = [name for name in ("model", "run", "checkpoint") if options[name] is not None]  # options that name it
     if len(chosen) > 1:
         raise UserError(f"--{chosen[0]} and --{chosen[1]} both name a model; give one of them")
@@ -89,7 +89,7 @@ def _choose_model(options: Namespace) -> bool:
         others = "--model docstring, --run RUN or --checkpoint NAME for another"
         print(f"precis: by the model {options.checkpoint}, which selects sentences ({others})", file=sys.stderr)
     draws = options.html is not None or options.heat_map is not None  # which needs Lightning
-    # options for models of Hugging Face, on which `load_model`, which imports Lightning, raises an error
+    # options for models of Hugging Face: `load_model`, which imports Lightning, refuses them
     has_pretrained_options = read_options(PretrainedOptions, options) != PretrainedOptions()
     return options.checkpoint in LIGHT and not draws and not has_pretrained_options
 

@@ -60,7 +60,7 @@ class _ParserBuilt(Exception):
 
 
 def find_parser(command: str, arguments: list[str]) -> tuple[ArgumentParser, list[str]]:
-    """Return the parser of a command and the arguments left for it: of `sweep`, `status OUT`, of `status` and `OUT`."""
+    """Return (parser, arguments) of a command line: for `precis sweep status OUT`, parser of `status`, and [OUT]."""
     if command in TRAINING and "--checkpoint" not in arguments:  # `precis test --checkpoint` reads a pretrained model
         from precis.training.training import fit_parser  # imports torch and Lightning
 

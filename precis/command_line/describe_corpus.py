@@ -44,7 +44,7 @@ def describe_corpus(corpus: Corpus, options: Namespace) -> None:
 
 
 def find_overlaps(tables: Mapping[str, Dataset]) -> dict[str, list[dict[str, str]]]:
-    """Return by split its documents whose text is also in an earlier split, ignoring case and amount of white space."""
+    """Return by split the documents whose text an earlier split also has, ignoring case and amount of white space."""
     first_with_text: dict[str, tuple[str, str]] = {}  # (split, id) of the first document with a text
     overlaps: dict[str, list[dict[str, str]]] = {split: [] for split in tables}
     for split, table in tables.items():

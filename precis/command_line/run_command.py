@@ -41,7 +41,7 @@ def run(arguments: list[str]) -> None:
     for package in SUITE:  # first, because the working folder, appended below, may have folders of these names
         import_module(package)
     with suppress(OSError):  # the working folder may have been deleted
-        sys.path.append(os.getcwd())  # for classes such as `--trainer.callbacks+=my_code.Hello`
+        sys.path.append(os.getcwd())  # for `--trainer.callbacks+=my_code.Hello`; installed code comes first
     command, *options = arguments
     if "--help" in options or "-h" in options:
         print(f"example: {COMMANDS[command].example}\n", flush=True)
@@ -107,5 +107,5 @@ def _send_again(unraisable: "sys.UnraisableHookArgs") -> None:
     numbers = {KeyboardInterrupt: signal.SIGINT, SystemExit: signal.SIGTERM}
     if number := numbers.get(unraisable.exc_type):
         threading.Timer(0.05, os.kill, (os.getpid(), number)).start()  # after 0.05 s, when the destructor has ended
-    elif unraisable.exc_type is not AttributeError:  # which an object has whose constructor was interrupted
+    elif unraisable.exc_type is not AttributeError:  # in a destructor after an interrupted constructor
         sys.__unraisablehook__(unraisable)

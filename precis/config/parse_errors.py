@@ -61,8 +61,8 @@ def explain(message: str, command: str) -> str:
     is_number = re.search(r"Expected an? <class '(float|int|bool)'>", message)  # or a class, as for PyTorch's lr
     choices = ", ".join(re.findall(r"typing\.Literal\[([^]]*)\]", message))
     similar_choice = get_close_matches(value[1], re.findall(r"'([^']+)'", choices), n=1) if value else []  # one or none
-    is_class = not is_number and not similar_choice
-    if is_class and (match := re.search(r"Expected a dot import path string: (.*)", message)):
+    may_be_class = not is_number and not similar_choice
+    if may_be_class and (match := re.search(r"Expected a dot import path string: (.*)", message)):
         remedy = suggest_class(match[1]) or "give its whole path, such as package.Class"
         return f"{where}no class {match[1]!r} is known; {remedy}"
     if match := re.search(r"Not of type \w+: (\S*?) ?does not conform to restriction (v.+)", message):
@@ -129,7 +129,7 @@ def suggest_option(name: str, owner: str) -> str:
     if owner_class is None or not name:
         return ""
     options = class_options(owner_class)
-    # `enc` means `encoder`, and `checkpoint` means `encoder.checkpoint`, though difflib finds them little similar
+    # `enc` means `encoder`, and `checkpoint` means `encoder.checkpoint`, though difflib rates them as dissimilar
     similar = [option for option in options if option.startswith(name) or option.endswith(f".{name}")]
     similar = similar or get_close_matches(name, options)
     remedy = f"did you mean {' or '.join(similar)}?" if similar else f"it has {', '.join(options)}"

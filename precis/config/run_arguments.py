@@ -26,7 +26,7 @@ NOTE = f"Where the model has them too, these are given for the model alone (--mo
 
 
 def add_options_of_run(parser: ArgumentParser) -> None:
-    """Add the options of the run: folder, resuming, starting point, tracking, previews (printed summaries)."""
+    """Add the options of the run: folder, resuming, starting point, tracking, previews (logged summaries)."""
     add = parser.add_argument
     # Start and output of a run
     add("--run_dir", type=Path | None, default=None, help="run folder; runs/MODEL/TIME by default")

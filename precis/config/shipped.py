@@ -51,12 +51,12 @@ def resolve_configs(arguments: list[str]) -> list[str]:
 
 
 def named_configs(arguments: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Yield (index of the argument with the value, value) for each `--config`; the value is "" if it is last."""
+    """Yield (index of the argument with the value, value) for each `--config`; a last one has the value ""."""
     return option_values(arguments, "--config", "-c")
 
 
 def option_values(arguments: Sequence[str], *names: str) -> Iterator[tuple[int, str]]:
-    """Yield (index of the argument with the value, value) for each option in `names`; the value is "" if it is last."""
+    """Yield (index of the argument with the value, value) for each option in `names`; a last one has the value ""."""
     for index, argument in enumerate(arguments):
         flag, equals, value = argument.partition("=")
         if flag in names:

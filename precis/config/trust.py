@@ -92,7 +92,7 @@ def with_absolute_files(arguments: Sequence[str]) -> list[str]:
 
 
 def names_on_command_line(arguments: Sequence[str]) -> set[str]:
-    """Return the dotted names, such as `torch.optim.SGD`, in the values (also lists) of options that take classes."""
+    """Return the dotted names, such as `torch.optim.SGD`, in values, also nested, of options that take classes."""
     values = [value for option, value in _option_values(arguments) if option.startswith(_CLASS_OPTIONS)]
     return {text for value in values for text in strings_in(value) if _DOTTED_NAME.fullmatch(text)}
 
@@ -117,7 +117,7 @@ def strings_in(value: str) -> Iterator[str]:
 
 
 def check_permitted_names(config: Any) -> None:
-    """Raise a `UserError` if a parsed config names a class or function that it may not name."""
+    """Raise a `UserError` if a config names a class or function that it may not name, before anything is called."""
     names = _command_line_names.get() or frozenset()
     if not is_trusted():
         for where, name in _forbidden_names(config, names):
@@ -185,7 +185,7 @@ def _forbidden_names(config: Any, trusted_names: frozenset[str]) -> Iterator[tup
             name = value
         elif callable(value) and not isinstance(value, os.PathLike):  # path objects of jsonargparse are callable
             thing = value
-            name = f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', thing)}"  # `thing`: an instance
+            name = f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', thing)}"  # or the instance
         else:
             continue
         if not is_permitted_class(thing) and not any(thing is named for named in trusted):
@@ -213,7 +213,7 @@ def hidden_in_working_folder(name: str) -> str:
 
 
 def is_permitted_class(thing: Any) -> bool:
-    """Return whether any config may name an object: a public class of the suite, or a subclass of `_base_classes`."""
+    """Return whether untrusted configs may name `thing`: a public class of the suite or subclass of `_base_classes`."""
     if not inspect.isclass(thing):
         return False
     package = thing.__module__.partition(".")[0]

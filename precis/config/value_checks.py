@@ -77,14 +77,14 @@ def _keys_and_values(config: Any) -> Iterator[tuple[str, Any]]:
 def explain_refusal(error: BaseException, config: Any) -> str:
     """Return one line for an error of a constructor of `model` or `data`: key, cause and remedy."""
     message = " ".join(str(error).split())
-    # jsonargparse wraps the constructor's message, `Errors: - CAUSE - Expected a ...`, but not `Does not validate`.
+    # jsonargparse wraps the constructor's message: `Errors: - CAUSE - Expected a ...`; `Does not validate` is its own.
     attempt = re.search(r"Errors: - (?!Does not validate)(.*?) - Expected an? ", message)
     cause = attempt[1] if attempt else message
     class_path = re.search(r"class_path='([^']+)'", message)
     configs = {name: part for name in ("model", "data") if (part := config.get(name))}  # without missing ones
     # the group, `model` or `data`, whose class is named in the message; the first one if it names no class
     group = next((name for name in configs if not class_path or configs[name].get("class_path") == class_path[1]), "")
-    if not group or re.match(rf"({group}|decoding|selection)\.\w", cause):  # has its key, as decoding.max_length
+    if not group or re.match(rf"({group}|decoding|selection)\.\w", cause):  # begins with its key
         return cause
     values = configs[group].get("init_args") or {}
     if _MISSING_MODEL.search(cause):  # a message of transformers on a model that cannot be loaded

@@ -56,7 +56,7 @@ def is_within(path: Path, folder: Path) -> bool:
 
 
 def check_links(folder: Path, root: Path | None = None) -> None:
-    """Raise a `UserError` if a symbolic link in a run folder leads out of it, or of `root`, the sweep folder around."""
+    """Raise a `UserError` if a symbolic link in a run folder leads out of it, or of `root`, its sweep folder."""
     for path in () if is_trusted() else _links(folder, with_itself=root is not None):
         if not is_within(path, root or folder):
             remedy = f"remove it, or pass {FLAG} if you made it (see SECURITY.md)"

@@ -93,7 +93,7 @@ def _load_and_announce(name: str, rows: Rows, band: int) -> LightningModule:
 
 
 def _estimate(parser: LightningModule, data: ParsingData, options: Namespace) -> str:
-    """Parse a few documents into a temporary cache; return a line with estimates of time and size for all documents."""
+    """Parse a few documents; return a line of estimates for all. Sets `options.devices` and `data.max_batches`."""
     options.devices = 1  # the estimate is in hours of one device
     batches = data.predict_dataloader()  # loader of all batches, for their number of tokens
     data.max_batches = _SAMPLE_BATCHES  # limits the next loader, and the one that `_predict` uses
@@ -236,10 +236,10 @@ def draw(parse: DiscourseParse, request: ParseRequest, svg: Path | None = None, 
 
 
 def nucleus_probabilities(parse: DiscourseParse) -> torch.Tensor:
-    """Return p(EDU i is the nucleus of EDU j), summed over relations, [E, E]; NaN for pairs that are too far apart."""
+    """Return p(EDU i is the nucleus of EDU j), summed over relations, [E, E]; 0 for i = j, NaN for pairs not stored."""
     half_width = parse.half_width  # b, the maximum distance |i - j| of stored pairs
     band = parse.band(half_width).sum(-1, keepdim=True)  # [E, 2b + 1, relations] -> [E, 2b + 1, 1]; column b is j = i
-    missing = parse.size - 1 - half_width  # number of larger distances d, on either side
+    missing = parse.size - 1 - half_width  # number of larger distances, on either side
     band = torch.nn.functional.pad(band, (0, 0, missing, missing), value=float("nan"))  # [E, 2E - 1, 1]
     return to_dense(band).squeeze(-1)  # [E, E]
 

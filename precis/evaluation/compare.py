@@ -146,7 +146,7 @@ def show(comparison: Comparison, notes: list[str], console: Console) -> None:
         role = ", baseline" if index == comparison.baseline else ""
         title = f"{one_line(system.name)} ({counted(len(system.runs), 'seed')}{role})"
         console.print(Text(title, style="bold"), soft_wrap=True)  # rich would break lines at the terminal's width
-        for name, *numbers in [headers, *block]:  # headers: the name is "", by which they are dim
+        for name, *numbers in [headers, *block]:  # the headers, whose name is "", are dim
             columns = [name.ljust(widths[0]), *map(str.rjust, numbers, widths[1:])]
             console.print(Text(" ".join(columns).rstrip(), style="" if name else "dim"), soft_wrap=True)
         console.print()
@@ -166,7 +166,7 @@ class _Row:
 
 @dataclass(frozen=True)
 class GroupedTable:
-    """Systems by their values of the axes, the config keys in which they differ; `system` if there are none or many."""
+    """Systems by their values of the axes, the config keys in which they differ; `system` if none or too many."""
 
     axes: list[str]
     measures: list[str]

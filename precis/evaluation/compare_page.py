@@ -72,7 +72,7 @@ def curves(systems: Sequence[System]) -> dict[str, list[dict[str, Any]]]:
                     continue
                 count = min(len(finite), MAX_POINTS)
                 indices = np.linspace(0, len(finite) - 1, count).round().astype(int)  # evenly spaced indices
-                curve = {"system": index, "seed": run.seed, "points": [finite[point] for point in indices]}
+                curve = {"system": index, "seed": run.seed, "points": [finite[i] for i in indices]}
                 by_name.setdefault(name, []).append(curve)
     return by_name
 
@@ -89,7 +89,7 @@ def _histograms(arrays: Sequence[np.ndarray]) -> dict[str, Any]:
     finite = [array[np.isfinite(array)] for array in arrays]
     joined = np.concatenate(finite)
     low, high = (float(joined.min()), float(joined.max())) if len(joined) else (0.0, 1.0)
-    edges = np.linspace(low, high if high > low else low + 1, BINS + 1)  # if all values are equal, bins from low to + 1
+    edges = np.linspace(low, high if high > low else low + 1, BINS + 1)  # equal values: from low to low + 1
     shares = [(np.histogram(array, edges)[0] / max(1, len(array))).round(5).tolist() for array in finite]  # 0 if empty
     means = [float(array.mean()) if len(array) else None for array in finite]
     return {"edges": edges.round(4).tolist(), "shares": shares, "means": means}

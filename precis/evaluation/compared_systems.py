@@ -312,7 +312,7 @@ def config_differences(systems: Sequence[System]) -> dict[str, list[Any]]:
 
 
 def _system_names(systems: Sequence[System]) -> list[str]:
-    """Return a name for each system: label in the sweep, differing config values, or file name; unique by its path."""
+    """Return names of systems: label in a sweep, differing config values, or file name; and the path if not unique."""
     runs = [system.runs[0] for system in systems]  # the runs of a system differ only in their seed
     labels = [run.label for run in runs]
     if all(labels) and len(set(labels)) == len(labels):

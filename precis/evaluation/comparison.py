@@ -193,7 +193,7 @@ def choose_baseline(systems: Sequence[System], requested: Path | None) -> int:
 
 
 def cell_lines(cell: Cell) -> list[str]:
-    """Return lines of text: mean, interval, difference to the baseline with its interval, and p, if there is one."""
+    """Return lines of text: mean, interval and, if any, difference to the baseline with its interval, and p."""
     spread = f" ± {cell.spread:.2f}" if cell.spread is not None else ""  # over seeds
     lines = [f"{cell.mean:.2f}{spread}", _interval(cell.low, cell.high, "")]
     if cell.difference is not None:

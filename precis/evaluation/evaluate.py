@@ -84,7 +84,7 @@ def _lead(predictions: Sequence[Prediction], paths: Collection[Path], options: S
 
 
 def _targets(options: Namespace) -> dict[Path, Path]:
-    """Return for each file of summaries its file of scores; a `UserError` if one is missing, or not writable."""
+    """Return the file of scores by file of summaries; a `UserError` if summaries are missing or scores not writable."""
     paths = [Path(name) for name in options.files]
     if options.out and len(paths) > 1:
         raise UserError("--out names one file of scores; leave it out, to write scores beside each file")
@@ -190,7 +190,7 @@ def _read(options: Namespace, path: Path) -> list[Prediction]:
 def _computable_metrics(
     requested: str | None, predictions: Sequence[Prediction], options: ScoreOptions
 ) -> tuple[list[str], dict[str, str]]:
-    """Return (metrics to compute, reasons why others cannot be by name); a `UserError` if the latter are requested."""
+    """Return (metrics to compute, reasons by metric why others cannot be); a `UserError` if these are requested."""
     names = list(METRICS)
     if requested is not None:
         names = list(dict.fromkeys(name.strip() for name in requested.split(",") if name.strip()))  # each once

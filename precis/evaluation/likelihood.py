@@ -70,7 +70,7 @@ def load(folder: Path, change: str) -> Run:
 
 
 def runs_of(system: str) -> dict[int, Path]:
-    """Return the run folders that the pattern `system` matches by seed; a `UserError` if none, or two of one seed."""
+    """Return by seed the run folders that the pattern `system` matches; a `UserError` if none, or two of one seed."""
     folders = [Path(name) for name in sorted(glob(system)) if (Path(name) / "config.yaml").is_file()]
     if not folders:
         raise UserError(f"{system}: no run folder of this name; give the folder of a run that `precis fit` made")

@@ -67,7 +67,7 @@ def bad_record(where: str, problem: str, remedy: str) -> UserError:
     return UserError(str(BadRecord(where, problem, remedy)))
 
 
-# Each function below takes `where`, the record's place, and raises a `UserError` with it, the field and a remedy.
+# The functions `read_...` take `where`, the record's place, and raise a `UserError` with it, the field and a remedy.
 
 
 def read_id(row: Row, where: str, names: FieldNames) -> str:

@@ -100,7 +100,7 @@ def score(predictions: Sequence[Prediction], metrics: Iterable[str], options: Sc
         for prediction in predictions:
             if not prediction.references:
                 message = "it has no reference, but others have; give it one or leave it out"
-                raise UserError(f"{prediction.where}: {message}")  # if none had, `lacking` would have said so
+                raise UserError(f"{prediction.where}: {message}")  # `lacking` has checked that some have
     with progress_bar() as progress:
         for metric in progress.track(metrics, description="metrics"):
             if is_plug_in(metric):

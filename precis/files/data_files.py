@@ -54,7 +54,7 @@ def folder_beside(path: Path, name: object) -> Path:
 
 
 def read_yaml(path: Path, no_mapping: str = NO_CONFIG) -> dict[str, Any]:
-    """Return the mapping in a YAML file; a `UserError` with the line of a mistake, or with the message `no_mapping`."""
+    """Return the mapping in a YAML file; a `UserError` with the line of a mistake, or `no_mapping` if it has none."""
     try:
         content = load_yaml(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:

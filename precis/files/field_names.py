@@ -90,7 +90,7 @@ def _is_tokens(value: Any) -> bool:
     if not all(isinstance(token, str) and not token.isspace() and " " not in token for token in tokens):
         return False
     has_sentence = any(UNSPACED_ENDS.search(token) and len(length_words(token)) > 1 for token in tokens)
-    return bool(tokens) and not has_sentence and count_words(tokens) <= 4 * len(tokens)  # 4 characters each in Chinese
+    return bool(tokens) and not has_sentence and count_words(tokens) <= 4 * len(tokens)  # on average
 
 
 def _is_sentences(value: Any) -> bool:

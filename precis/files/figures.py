@@ -33,7 +33,7 @@ def png_element(png: bytes, description: str) -> str:
 
 
 def heat_map(axes: Axes, values: np.ndarray, **options: Any) -> AxesImage:
-    """Draw values [rows, columns], which are numbered from 1 (hence `extent`); options are those of `Axes.imshow`."""
+    """Draw values [rows, columns] with rows and columns numbered from 1; options are those of `Axes.imshow`."""
     rows, columns = values.shape
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(integer=True))

@@ -143,7 +143,7 @@ def _in_folder(path: str, old: str, new: str) -> str:
 
 
 def _lacks_best_model(state: Mapping[str, Any]) -> bool:
-    """Return whether a best model in a `ModelCheckpoint`'s state is missing or damaged; rename a damaged one."""
+    """Return whether a best model in a `ModelCheckpoint`'s state is missing or damaged; warn, rename a damaged one."""
     is_lacking = False
     for path in map(Path, state["best_k_models"]):
         if damage := find_damage(path) if path.is_file() else "not found":

@@ -106,9 +106,9 @@ def load_run(
     model, data = build(config)
     if corpus is not None:
         data.corpus = corpus
-    tokenizer = Path(run) / "text"
-    if tokenizer.is_dir() or not model.frozen_weights():  # without the folder, `load_tokenizer` raises an error
-        data.tokenizer = data.load_tokenizer(tokenizer)
+    text = Path(run) / "text"  # folder of the tokenizer
+    if text.is_dir() or not model.frozen_weights():  # without the folder, `load_tokenizer` raises an error
+        data.tokenizer = data.load_tokenizer(text)
     else:  # exported without the frozen encoder and its tokenizer, which are loaded from the hub again
         data.tokenizer = data.tokenizer_type.of_checkpoint(data.checkpoint)
     model.set_language(data.language.code)
@@ -226,7 +226,7 @@ class RunRecord(Callback):
 
 
 class TruncationTable(Callback):
-    """Write what the limits truncate to truncation.csv, or for another corpus, `source`, to truncation.SOURCE.csv."""
+    """Write truncation.csv, or for another corpus (`source`) truncation.SOURCE.csv: what is cut off in each split."""
 
     def __init__(self, run: Path, source: str | None = None) -> None:
         self.path = Path(run) / (f"truncation.{source}.csv" if source else "truncation.csv")

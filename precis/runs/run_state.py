@@ -31,7 +31,7 @@ def write_state(run: Path, state: str, step: int) -> None:
 
 
 def read_state(run: Path) -> dict[str, Any]:
-    """Return `step` (or None) and `state` of state.json (or `unknown`; `killed` for running without a lock)."""
+    """Return `step` (or None) and `state` of state.json (or `unknown`); the lock tells `running` from `killed`."""
     recorded: dict[str, Any] = {"state": "unknown", "step": None}
     with suppress(OSError, ValueError):  # no file, or an invalid one
         recorded |= load_json((Path(run) / STATE).read_text(encoding="utf-8"))

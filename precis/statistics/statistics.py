@@ -62,7 +62,7 @@ def resampled_sums(columns: ArrayLike, resamples: int = RESAMPLES, seed: int = 0
     table, _ = _as_table(columns)  # [N, M]
     documents = len(table)
     rng = np.random.default_rng(seed)
-    block = max(1, _BLOCK // documents)  # resamples at a time: about `_BLOCK` drawn documents, which fit the cache
+    block = max(1, _BLOCK // documents)  # resamples at a time: at most `_BLOCK` draws, or one resample
     sums = []
     for start in range(0, resamples, block):
         size = min(block, resamples - start)

@@ -23,7 +23,7 @@ _MAX_TITLE = 28  # characters above a head's map, which is 2.6 inches wide
 
 
 def draw_attention(run: Path, texts: Sequence[tuple[str, str]], out: Path) -> None:
-    """Draw the attention of an RSTformer's run in one text to the folder `out`; `texts` has one pair (id, text)."""
+    """Draw an RSTformer's attention in `texts`, one pair (id, text), to folder `out`; a `UserError` for other runs."""
     with TemporaryDirectory(prefix="precis-") as cache:
         loaded = load_run(run, corpus=Texts(texts), cache_dir=cache, max_eval=None)  # reads `texts` in full
         if not isinstance(loaded.model, RSTformer) or loaded.model.ablation == "no_discourse":
@@ -67,7 +67,7 @@ def write(model: RSTformer, data, out: Path) -> None:
 
 
 def relations_of(model: RSTformer, layer: int, names: Sequence[str]) -> list[str]:
-    """Return for each of H heads its discourse relations, of R `names`, by weight; empty if heads have no own ones."""
+    """Return for each of H heads its relations, of R `names`, by descending weight; empty if heads have none."""
     injections = model.network.injections  # modules that add discourse to the attention
     if not len(injections) or model.ablation == "no_labels":  # all heads read the mean over relations
         return []

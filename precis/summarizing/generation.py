@@ -154,7 +154,7 @@ def _check(settings: Mapping[str, Any]) -> None:
 
 
 def _solve_conflict(config: GenerationConfig, settings: Mapping[str, Any]) -> None:
-    """If minimum and maximum length conflict, replace the one not in `settings`; a `UserError` if both are in it."""
+    """If minimum and maximum length conflict, change the one not in `settings`; a `UserError` if both are in it."""
     sets_maximum, sets_minimum = (bool(settings.keys() & set(names)) for names in SAME_LIMIT.items())  # maximum first
     minimum, maximum = length_limits(config)  # in generated tokens; a maximum of None is no limit
     if maximum is None or minimum < maximum:  # not equal: the end symbol needs a position, too

@@ -169,7 +169,7 @@ def page(pictures: Sequence[GraphPicture]) -> str:
 
 
 def strongest_links(weights: NDArray) -> list[str]:
-    """Return the strongest links of each of L paragraphs, such as "3 (0.42), 1 (0.07)", from 1, by weights [L, L]."""
+    """Return the strongest links of L paragraphs, numbered from 1, as "3 (0.42), 1 (0.07)", by weights [L, L]."""
     others = np.where(np.eye(len(weights), dtype=bool), 0, weights)  # without links to itself
     return [_format_largest(links, MIN_LINK) for links in others]
 

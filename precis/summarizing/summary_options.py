@@ -74,7 +74,7 @@ class LengthBudget:
         if not self:
             return {}
         limits = {"words": self.words, "ratio": self.ratio, "share": self.share, "min_score": self.min_score}
-        # In `SelectionOptions`, 0 is no limit; `k`, by default 3 sentences, is raised if only words are limited.
+        # In `SelectionOptions`, 0 is no limit. Its default of `k`, 3 sentences, must not limit a budget of words.
         return {name: value or 0 for name, value in limits.items()} | {"k": self.sentences or NO_LIMIT}
 
     def cut(self, summary: "Summary", document_words: int) -> bool:

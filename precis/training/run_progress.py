@@ -93,7 +93,7 @@ class ProgressLines(Callback):
 
 
 def _values(trainer: Trainer, prefix: str) -> str:
-    """Return as text the progress bar's values by a prefix of their names, such as ", train/loss 2.31", if any."""
+    """Return the progress bar's values whose names have a prefix, such as ", train/loss 2.31"; "" if there are none."""
     values = trainer.progress_bar_metrics.items()
     return "".join(f", {name} {value:.4g}" for name, value in values if name.startswith(prefix))
 

@@ -89,7 +89,7 @@ def _new_folder(config: Namespace) -> Path:
 
 
 def _check_command(start: RunStart) -> None:
-    """Raise a `UserError` for `--dry-run` outside `fit`, `--out` with `fit` or another suffix, or missing weights."""
+    """Raise a `UserError` for `--dry-run` outside `fit`, `--out` with `fit` or no .jsonl file, or missing weights."""
     config, command = start.config, start.command
     if config.dry_run and not start.fitting:
         raise UserError(f"--dry-run: precis {command} does not have this option; leave it out")
@@ -111,7 +111,7 @@ def _lock_and_resume(start: RunStart) -> None:
             checkpoint_files.check_unused(folder)
         if folder.is_dir():  # `PrecisCLI.fit` creates and locks a new one
             start.lock()
-    # With `auto`, a run without a checkpoint starts anew, and one that `EarlyStopping` ended is not continued.
+    # With `auto`, a run without a checkpoint starts anew, and one that was ended early is not continued.
     is_auto = config.resume == "auto"
     if is_auto:
         config.resume = checkpoint_files.has_checkpoint(folder)
