@@ -53,7 +53,7 @@ def test_help_lists_every_command_once_and_documents_the_at_most_fifteen_argumen
     models = {name: getattr(lightning_modules, name) for name in lightning_modules.__all__}
     assert {name for name, model in models.items() if len(inspect.signature(model).parameters) > 15} == set()
     help_text = " ".join(precis("fit", "--model.help", "RSTformer").out.split())
-    assert "--model.encoder.window WINDOW Size of the attention window, both sides together; even." in help_text
+    assert "encoder.window WINDOW Size of the attention window in tokens, both sides together; even." in help_text
 
 
 LONG = "One two three four. Five six.\n\nSeven [red]eight[/red]."
