@@ -72,7 +72,7 @@ def builders_lock(folder: Path, prefix: str = BUILDING) -> Iterator[None]:
     descriptor = open_lock(path)
     try:
         # all users who may write to a shared folder may lock it
-        with suppress(PermissionError):  # of another user's file, whose owner has set this
+        with suppress(PermissionError):  # the file of another user, who has already set its permissions
             os.fchmod(descriptor, folder.stat().st_mode & 0o666)  # as the folder, but not executable
         if lock_file(descriptor, path):  # exclusive, which succeeds if no other process builds here
             for leftover in folder.glob(f"{prefix}*"):
@@ -80,7 +80,7 @@ def builders_lock(folder: Path, prefix: str = BUILDING) -> Iterator[None]:
                     shutil.rmtree(leftover, ignore_errors=True)
                 else:
                     leftover.unlink(missing_ok=True)
-        lock_file(descriptor, path, shared=True, wait=math.inf)  # shared, once no process removes leftovers
+        lock_file(descriptor, path, shared=True, wait=math.inf)  # shared; waits while one removes leftovers
         yield
     finally:
         release_lock(descriptor)

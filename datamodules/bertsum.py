@@ -33,12 +33,12 @@ class SentenceData(TokenizerData):
     """Base class of DataModules that encode documents as sequences of sentences.
 
     Args:
-        vocab_size: size of a tokenizer that is trained on the corpus, at least 260; with `checkpoint`, an upper limit
-            of the size of its tokenizer.
+        vocab_size: size of a tokenizer that is trained on the corpus, at least 260 (256 bytes and four special
+            symbols); with `checkpoint`, an upper limit of the size of its tokenizer.
         checkpoint: pretrained encoder whose tokenizer is used, see `BertSum`.
         max_source: maximum number of tokens of a document, in whole sentences; None for no limit.
-        piece: maximum number of tokens of a sentence after one head symbol; longer sentences are split into pieces,
-            each with a head symbol.
+        piece: maximum number of tokens of a sentence between [CLS], its head symbol, and [SEP]; longer sentences are
+            split into pieces, each with these symbols.
         shared: arguments of `SummarizationData`.
 
     Raises:
@@ -113,13 +113,13 @@ class ExtractiveData(SentenceData):
     Oracle labels are computed with the features, on `num_proc` processes, and kept in the cache with them.
 
     Args:
-        vocab_size, checkpoint: as in `SentenceData`, as are `max_source` and `piece`, which are among `shared`.
+        vocab_size, checkpoint: see `SentenceData`.
         oracle_sentences: maximum number of sentences of the oracle summary; None for no limit.
         oracle_stem: whether the oracle compares stems of words.
-        oracle_counts: `all` or `set`, see `greedy_oracle`; PreSumm's labels are those of `set` without stems.
+        oracle_counts: count `all` n-grams or distinct ones (`set`, in PreSumm without stems), see `greedy_oracle`.
         min_words: shorter sentences are read, but neither labelled nor selected, unless all are shorter.
         max_words: the same for longer sentences.
-        shared: arguments of `SummarizationData`.
+        shared: `max_source` and `piece` of `SentenceData`, and arguments of `SummarizationData`.
 
     Raises:
         ValueError: if a number is too small.

@@ -17,7 +17,7 @@ class BertSumAbsBatch(SentenceBatch, TargetBatch):
 
 
 class BertSumAbsData(SentenceData):
-    """Documents as sequences of sentences, with first references truncated to `max_target` tokens in the loss.
+    """Documents as sequences of sentences; their targets are first references, truncated to `max_target` tokens.
 
     Args:
         max_target: maximum number of tokens of a summary, end symbol included.

@@ -30,7 +30,7 @@ def paragraph_parts(paragraphs: list[int], agents: int) -> list[int]:
 
     `paragraphs` are the numbers of words of the paragraphs, at least 1 each. If there are at most as many paragraphs as
     agents, each paragraph is a part. Otherwise a part ends with the paragraph whose end is the closest to a boundary of
-    an even split, among those that leave a paragraph for each other agent.
+    an even split, among those that leave at least one for each later agent.
     """
     agents = min(agents, len(paragraphs))
     ends = [0, *accumulate(paragraphs)]  # ends[i]: number of words in the first i paragraphs
@@ -44,7 +44,7 @@ def paragraph_parts(paragraphs: list[int], agents: int) -> list[int]:
 
 
 class CommunicatingAgentsData(WordsData):
-    """Documents split into parts for `agents`; documents and first references are truncated.
+    """Documents split into parts for `agents`, and first references as targets, both truncated.
 
     Paragraphs without words are left out. If a document has fewer words (sentences, paragraphs) than agents, the first
     agents have one each, and the others are padding without effect. A document without words becomes one unknown word.
@@ -52,7 +52,7 @@ class CommunicatingAgentsData(WordsData):
     Args:
         agents: M, at least 1; the same as in the model.
         split: `even` parts, which may end anywhere, or parts of whole `sentences` or `paragraphs` of similar length.
-        max_source: maximum number of words of a document for all agents together; about 800 in the paper.
+        max_source: maximum number of words of a document for all agents; about 800 in Celikyilmaz et al. 2018.
         max_target: maximum number of tokens of a summary in the loss, end symbol included.
         shared: arguments of `WordsData`.
     """

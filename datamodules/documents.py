@@ -43,7 +43,7 @@ class Document:
                 position += len(sentence)
                 ends.append(position)
                 position += 1  # the space after the sentence
-            position += 1 if part else 2  # two line feeds, of which the space after a last sentence counts as one
+            position += 1 if part else 2  # to the next part, after "\n\n"; the last sentence has added 1
         return ends
 
 

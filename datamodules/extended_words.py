@@ -123,7 +123,7 @@ class WordsData(SummarizationData):
         max_source, max_target = self.lengths_now  # `LengthCurriculum` may truncate more than `encode`
         sources = [row["source"][:max_source] for row in rows]
         # Words that only occur in the truncated end of a source no longer extend the vocabulary. Extended ids follow
-        # the order of appearance, so the remaining OOV words come first: the largest id V + k tells their number.
+        # the order of appearance, so the remaining OOV words are the first k + 1, if V + k is the largest id.
         num_oov = [max(0, max(source) - self.vocab_size + 1) for source in sources]
         targets = []
         for row, num in zip(rows, num_oov):  # words that can no longer be copied from the source become UNK

@@ -9,17 +9,17 @@ import warnings
 from pathlib import Path
 from typing import IO
 
-_owned: set[int] = set()  # descriptors of open lock files; forked workers close their copies, see below
+_open_locks: set[int] = set()  # descriptors of open lock files; forked workers close their copies, see below
 _without_locks: set[int] = set()  # file systems for which a warning was issued
 
 
 def _in_forked_worker() -> None:
     """Close the lock files of the parent process in a forked worker, and leave Ctrl-C to the parent."""
-    if _owned:  # a process without locks, such as a program that only imports this package, keeps its signal handler
+    if _open_locks:  # otherwise, as in a program that only imports this package, its signal handler is kept
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for descriptor in _owned:
+    for descriptor in _open_locks:
         os.close(descriptor)
-    _owned.clear()
+    _open_locks.clear()
 
 
 os.register_at_fork(after_in_child=_in_forked_worker)
@@ -63,7 +63,7 @@ def _warn(file: int | IO, path: Path, error: OSError) -> None:
 def open_lock(path: Path) -> int:
     """Open a lock file, created if needed, and return its descriptor, which forked workers close."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    _owned.add(descriptor)
+    _open_locks.add(descriptor)
     return descriptor
 
 
@@ -81,7 +81,7 @@ def take_lock(path: Path, wait: float = 0.0) -> int | None:
 
 def release_lock(descriptor: int) -> None:
     """Close a lock file, which releases its lock."""
-    _owned.discard(descriptor)
+    _open_locks.discard(descriptor)
     os.close(descriptor)
 
 

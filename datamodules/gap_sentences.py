@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def piece_boundaries(sizes: list[int], max_tokens: int) -> list[int]:
-    """Split sentences of `sizes` tokens into pieces; return the index of each piece's first sentence, and the total.
+    """Split sentences of `sizes` tokens into pieces; return the index of the first sentence of each, and their number.
 
-    Each piece is as long as possible. A sentence of more than `max_tokens` is a piece by itself. Otherwise a piece of a
-    single sentence, too few to mask one (a gap), takes one from a neighboring piece of more than two, if it fits.
+    Each piece is as long as possible. A sentence of more than `max_tokens` is a piece by itself. Any other piece of a
+    single sentence takes a sentence from a neighboring piece of more than two, if it fits, as masking needs two.
     """
     boundaries, tokens = [0], 0
     for i, size in enumerate(sizes):
@@ -49,8 +49,8 @@ class GapSentenceData(PretrainedSummarizerData):
 
     Gap sentences are selected by `gap_selection.select`; each is replaced by a mask, and the target is all of them in
     the order of the document. References of the corpus are not read; gap sentences are the references of validation and
-    test. Documents of more than `max_source` tokens are split into pieces of whole sentences, which are examples with
-    the id of the document, `#` and a number. At least one sentence of a piece is selected and one is not. A piece of a
+    test. Documents of more than `max_source` tokens are split into pieces of whole sentences, each of which is an
+    example with the id `DOCUMENT#NUMBER`. At least one sentence of a piece is selected and one is not. A piece of a
     single sentence has no gap: training and validation leave it out with a warning, test keeps it without target.
 
     Random choices depend only on `draw_seed` and the id of the piece.
@@ -58,10 +58,10 @@ class GapSentenceData(PretrainedSummarizerData):
     Args:
         ratio: fraction of the sentences of a piece to select, rounded.
         max_ratio: if set, the fraction is drawn for each piece between `ratio` and `max_ratio`; 0.15 to 0.45 in the
-            last models of the paper.
+            paper's last models ("mixed, stochastic").
         selection: `ind-orig`, `ind-uniq`, `seq-orig`, `seq-uniq`, `random` or `lead`.
         unchanged: probability that a selected sentence is not masked; 0.2 in the released models.
-        noise: scores of sentences are multiplied by 1 + u, u uniform in [-noise, noise]; 0.2 in the last models.
+        noise: scores of sentences are multiplied by 1 + u, u uniform in [-noise, noise]; 0.2 in these models.
         draw_seed: seed of the random choices.
         shared: arguments of `PretrainedSummarizerData`.
 
@@ -120,7 +120,7 @@ class GapSentenceData(PretrainedSummarizerData):
         self._features[split] = pieces.select(np.flatnonzero(has_gap))
 
     def scored_documents(self, split: str) -> Iterator[Document]:
-        """Yield the pieces of a split without their gap sentences, which are the reference."""
+        """Yield what summaries are scored against: pieces without their gap sentences, and these as the reference."""
         gaps = {row["id"]: row["references"] for row in self.features(split).select_columns(["id", "references"])}
         for document in super().scored_documents(split):
             for piece in self.pieces(document):
@@ -142,9 +142,9 @@ class GapSentenceData(PretrainedSummarizerData):
         return documents.map(encode, batched=True, batch_size=64, remove_columns=columns, **caching)
 
     def tokens_and_sentences(self, document: Document) -> tuple[list[int], list[int]]:
-        """Return the ids of tokens, and the index of each token's sentence, to which the space before it belongs."""
+        """Return the ids of tokens, and the index of each token's sentence; space belongs to the sentence after it."""
         ids, offsets = self.tokenizer(document.text)  # offsets are (start, end) in characters
-        ends = document.sentence_ends  # in characters; below, white space at the end belongs to the last sentence
+        ends = document.sentence_ends  # in characters; by `min`, white space after the last sentence belongs to it
         return ids, [min(bisect_left(ends, end), len(ends) - 1) for _, end in offsets]
 
     def pieces(self, document: Document) -> Iterator[Document]:

@@ -39,7 +39,7 @@ class GraphSumBatch(TargetBatch):
 
 
 class GraphTokenizer(SubwordTokenizer):
-    """Subword tokenizer that also stores the learned state of the graph."""
+    """Subword tokenizer, stored with what the graph between paragraphs learned from the corpus, such as topics."""
 
     separators = True  # the vocabulary has <p> and <q>, which end paragraphs and sentences
     graph_file = "graph.json"
@@ -158,7 +158,7 @@ class GraphSumData(NeedsParser, TokenizerData):
         return tokenizer
 
     def load_tokenizer(self, folder: Path) -> GraphTokenizer:
-        """Load the tokenizer, and restore the state that the graph learned in training (such as topics)."""
+        """Load the tokenizer from a folder, such as `RUN/text`, and restore what the graph learned (such as topics)."""
         tokenizer = GraphTokenizer.load(folder)
         if tokenizer.sentence is None:  # id of the separator of sentences, which tokenizers of other models lack
             problem = "its tokenizer has no separators <p> and <q>"
@@ -184,7 +184,7 @@ class GraphSumData(NeedsParser, TokenizerData):
             "source": source,
             "graph": self.graph(paragraphs).flatten().tolist(),  # L x L weights
             "target": target,
-            "length": len(source) * max(map(len, source)),  # tokens and padding in a batch: L rows of the longest size
+            "length": len(source) * max(map(len, source)),  # with padding to the longest paragraph
             TRUNCATION: self._counts(paragraphs, tokens) | target_counts,
         }
 
@@ -197,7 +197,7 @@ class GraphSumData(NeedsParser, TokenizerData):
 
     def _counts(self, paragraphs: Paragraphs, tokens: list[tuple[list[int], list[tuple[int, int]]]]) -> Counts:
         """Return [number read, total] of parts, paragraphs etc.; `tokens` has the (ids, offsets) of each paragraph."""
-        parts = len(paragraphs.document.parts)
+        parts = len(paragraphs.document.parts)  # source documents, or paragraphs as the corpus has them
         max_tokens = self.max_tokens - 1  # one token is the separator
         complete_sentences = 0  # counted in each paragraph as if it were a document
         for sentences, (_, offsets) in zip(paragraphs.texts, tokens):

@@ -40,11 +40,11 @@ class BatchSampler(Sampler[list[int]]):
     rank without a share repeats a document with weight 0.
 
     Args:
-        lengths: lengths of the documents; only their order matters.
+        lengths: lengths of the documents, by which they are sorted.
         batch_size: number of documents per rank and batch.
         pool: number of global batches that are sorted together; 0 for no sorting.
-        repeats: how often each batch is delivered in training. All batches of an optimizer step, `accumulated` in
-            number, are delivered before they are repeated.
+        repeats: number of times each batch is delivered in training, for several updates on it. All batches of an
+            optimizer step, `accumulated` in number, are delivered before they are repeated.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class BatchSampler(Sampler[list[int]]):
 
     def order_digest(self) -> int:
         """Return a digest of what determines the order of documents in training, except epoch and batch size."""
-        accumulated = self.accumulated if self.repeats > 1 else 1  # only repeats depend on it
+        accumulated = self.accumulated if self.repeats > 1 else 1  # it changes only the order of repeats
         values = [self._lengths_digest, self.seed, self.pool, self.repeats, accumulated]
         return int(text_digest(json.dumps(values))[:15], 16)  # 60 bits: fits into a signed 64-bit integer
 
@@ -181,8 +181,8 @@ def loader_of(
 ) -> "ResumableLoader":
     """Return the loader of this rank for the documents of a split; `order` has arguments of `BatchSampler`.
 
-    `lengths` are the lengths of the documents; errors name the `split`. By default, `num_workers` is `default_workers`,
-    but 0 without a trainer, which knows the device, or if batches take less time to make than to pass to a process.
+    `lengths` are the lengths of the documents; errors name the `split`. By default, `num_workers` is `default_workers`;
+    it is 0 if making a batch is faster than passing it between processes, or without a trainer, which knows the device.
 
     Raises:
         UserError: if there are fewer documents than ranks.
@@ -284,6 +284,6 @@ class ResumableLoader:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume after the processed batches of the epoch in `state`.
 
-        If the run resumes with another epoch, nothing is skipped: `limit_train_batches` may have ended the one before.
+        In another epoch, no batch is skipped, since `limit_train_batches` may have ended the epoch in `state` early.
         """
         self._position = dict(state)

@@ -59,8 +59,8 @@ class MatchSumBatch(Batch):
 class MatchSumData(TokenizerData):
     """Documents with candidate summaries: all subsets of given sizes of the sentences with the highest scores.
 
-    A document with fewer than `keep` sentences keeps them all. Sizes above their number are left out; if none is left,
-    the only candidate is the whole document.
+    A document with fewer than `keep` sentences keeps them all. Sizes above the number of kept ones are left out; if
+    none is left, the only candidate is the whole document.
 
     Args:
         scorer: scorer of sentences; its scores are cached.
@@ -93,7 +93,7 @@ class MatchSumData(TokenizerData):
         if keep < 1 or piece < 1 or self.sizes[0] < 1 or self.sizes[0] > keep:
             raise ValueError(f"data.keep {keep}, sizes {self.sizes}, piece {piece}: at least 1, and a size up to keep")
         self.scorer = scorer
-        self.scorer.language = self.language.code  # the argument itself changes, as it scores the same corpus
+        self.scorer.language = self.language.code  # changes the caller's object, which scores this corpus
         self.keep = keep
         self.piece = piece
         self._scores: dict[str, list[float]] = {}  # sentence scores of the split that is being encoded, by document id
@@ -109,13 +109,13 @@ class MatchSumData(TokenizerData):
         return super().features(split)
 
     def proposals(self, split: str) -> dict[str, list[float]]:
-        """Return the scores of all sentences of a split by document id, from the cache if possible.
+        """Return the scores of all sentences of a split, which propose candidates, by document id; cached in a file.
 
         Raises:
             UserError: if the scorer does not score each sentence.
         """
         key = _digest(self.digest(split), self.scorer.fingerprint, *self.language.setting.values())
-        path = self.cache_dir / "proposals" / f"{key}.json"
+        path = self.cache_dir / "proposals" / f"{key}.json"  # the key has the language, unless it is English
         if path.is_file():
             return json.loads(path.read_text(encoding="utf-8"))
         documents = TableDocuments(self.documents(split))

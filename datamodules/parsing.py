@@ -37,7 +37,9 @@ class NeedsParser:
     load_parser: Callable[[str, Rows, int], Parser] | None = None  # from the name of a parser, `rows` and `band`
 
     def parser_named(self, name: str, rows: Rows = "side", band: int = 128) -> Parser:
-        """Load a parser by a name that `precis parse --parser` accepts; `rows` and `band` are those of `Parser`.
+        """Load a parser by a name that `precis parse --parser` accepts, for LDDs (labeled discourse distributions).
+
+        `rows`: give probability to all EDUs on a nucleus `side`, or to each `nucleus` alone; `band`: its half-width.
 
         Raises:
             UserError: if `load_parser` is not set, or there is no parser of that name.
@@ -47,7 +49,7 @@ class NeedsParser:
                 f"data.parser {name!r} is a name, and this {type(self).__name__} cannot load parsers by name; pass a "
                 "parser, or set load_parser (precis.config.parsers.load_parser)"
             )
-        return self.load_parser(name, rows, band)  # `band` is the half-width of its LDD, in EDUs
+        return self.load_parser(name, rows, band)
 
 
 def key_of(request: ParseRequest, parser: Parser) -> str:
@@ -217,7 +219,7 @@ def add_answers(add: Any, batch: list[ParseRequest], answers: list[DiscoursePars
     """Check the parses `answers` that a parser returned for a batch, and store each by `add(key, parse)`.
 
     Raises:
-        ValueError: if the parses differ from the requests in id or order, or from the parser in `rows` or half-width.
+        ValueError: if parses differ from the requests in id or order, or from `parser` in `rows` or half-width `band`.
     """
     requested_ids = [request.id for request in batch]
     answered_ids = [parse.id for parse in answers]

@@ -12,7 +12,7 @@ from datamodules.truncation import TRUNCATION, count_source, sentences_read, tex
 
 
 class PretrainedSummarizerData(TokenizerData):
-    """Documents cut to `max_source` subwords, first references to `max_target`.
+    """Documents truncated to `max_source` subwords, and first references as targets, truncated to `max_target`.
 
     Validation and test score against all references; the loss reads the first one.
 
@@ -23,7 +23,7 @@ class PretrainedSummarizerData(TokenizerData):
         max_source: maximum number of tokens of a document with special symbols; at most the positions of the model.
         max_target: maximum number of tokens of a summary in the loss, end symbol included.
         source_prefix: text before each document, such as `summarize: ` for T5.
-        shared: arguments of `SummarizationData`; to fine-tune a pre-trained run, `tokenizer_dir` is its folder `text`.
+        shared: arguments of `SummarizationData`; `tokenizer_dir` is `RUN/text` to fine-tune the model of a run.
     """
 
     batch_type = SourceTargetBatch

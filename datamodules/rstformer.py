@@ -59,25 +59,29 @@ class RSTformerBatch(TargetBatch):
 
 
 class RSTformerData(NeedsParser, TokenizerData):
-    """Documents truncated to `max_source` subwords, first references truncated to `max_target`, and their discourse.
+    """Documents truncated to `max_source` subwords with their discourse, and first references as targets.
 
-    Discourse is an LDD (labeled discourse distribution): p(EDU a is the nucleus of EDU b under relation l). Without a
-    folder `parses`, documents are parsed when the data is prepared. Validation and test score against all references.
+    The discourse is an LDD (labeled discourse distribution), p(a, b, l): the probability that EDU (elementary discourse
+    unit) a is the nucleus of EDU b under relation l. Without a folder `parses`, documents are parsed when the data is
+    prepared. The loss reads the first reference; validation and test score against all of them.
 
     Args:
         vocab_size: size of a tokenizer that is trained on the corpus, at least 260 (256 bytes and four special
             symbols); with `checkpoint` an upper limit for the size of its tokenizer.
         checkpoint: name or folder of a pretrained LED whose tokenizer is used.
         parser: parser, or its name as in `precis parse --parser`; not needed with `no_discourse`.
-        rows: `side` or `nucleus`: which EDUs carry probability in the LDD of a named parser, see `precis parse --rows`.
+        rows: EDUs a with probability in the LDD of a parser given by name. `side`: all on the nucleus side of the node
+            that joins a and b; `nucleus`: of these, only EDUs that are also a nucleus of their own parent.
         parses: folder that `precis parse` filled for training and validation; by default `parses` in the cache.
-        ablation: ablation of the model. `one_best` uses the LDD of the best tree; `ria` a random LDD, the same for all
-            documents; `permuted` the LDD with its pairs of EDUs permuted; `other` the LDD of another document, one of
-            64 of the training split, which are stored in the run. All other ablations only change the model.
+        ablation: what the model reads instead of the LDD; the model needs the same one. `one_best`: the LDD of the most
+            probable tree; `ria` (random identical attention): one random LDD for all documents; `permuted`: the values
+            of the LDD at other pairs of EDUs; `other`: the LDD of one of up to 64 training documents, whose parses are
+            stored in the folder of the run. `no_discourse` needs no parser. The model alone applies `no_labels` and
+            `wac` (without attention calculation: p replaces attention scores).
         ablation_seed: seed of `ria`, `permuted` and `other`.
         max_source: maximum number of tokens of a document, <s> and </s> included; at most the positions of the model.
         max_target: maximum number of tokens of a summary in the loss, </s> included.
-        half_width: largest distance, in EDUs, of two EDUs whose LDD is in a batch; at most that of the parser.
+        half_width: largest distance, in EDUs, of EDUs a and b in the LDD of a batch; at most that of the parser.
         shared: arguments of `SummarizationData`.
     """
 
@@ -119,7 +123,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         self.half_width = half_width
         self.parses = Path(parses or self.cache_dir / "parses")
         self.parses_given = parses is not None
-        self._ablation: ParserDiscourse | None = None  # turns parses into discourse; made by `read_discourse`
+        self._discourse_source: ParserDiscourse | None = None  # turns parses into discourse; made by `read_discourse`
 
     @property
     def parser(self) -> Parser | None:
@@ -166,7 +170,7 @@ class RSTformerData(NeedsParser, TokenizerData):
 
     def _for_workers(self) -> "RSTformerData":
         data = super()._for_workers()
-        data._ablation = None
+        data._discourse_source = None
         data.__dict__.pop("cache", None)  # the cached property, which opens files and is not needed to encode
         return data
 
@@ -181,24 +185,24 @@ class RSTformerData(NeedsParser, TokenizerData):
         missing = set(self.cache.missing([key for key in keys if key]))  # documents without text have no key
         if missing:
             unparsed = [as_document(documents[index]) for index, key in enumerate(keys) if key in missing]
-            self._announce(split, unparsed)  # prints a message, or raises for a folder of the user
+            self._announce(split, unparsed)  # raises if they should be in the user's folder
             parse_missing(unparsed, self.cache, self.parser)
         if self.ablation == "other":
             self.read_discourse()  # now, so that each loader process gets the parses with its copy of this object
 
     def read_discourse(self) -> ParserDiscourse:
         """Return the object that turns parses into LDD and gamma (importance of EDUs) by the ablation, made once."""
-        if self._ablation is None and self.ablation == "other":
-            self._ablation = OtherDiscourse(self.half_width, self.ablation_seed, self._other_parses())
-        elif self._ablation is None:
+        if self._discourse_source is None and self.ablation == "other":
+            self._discourse_source = OtherDiscourse(self.half_width, self.ablation_seed, self._other_parses())
+        elif self._discourse_source is None:
             # other ablations, such as `wac` and `no_labels`, change the model instead of its input
             discourse_type = _ABLATIONS.get(self.ablation, ParserDiscourse)
-            self._ablation = discourse_type(self.half_width, self.ablation_seed)
-        return self._ablation
+            self._discourse_source = discourse_type(self.half_width, self.ablation_seed)
+        return self._discourse_source
 
     def _other_parses(self) -> list[DiscourseParse]:
-        """Return parses for the ablation `other`: in training up to 64 of `train`, later those of `save_tokenizer`."""
-        stored = None if self.tokenizer_dir is None else Path(self.tokenizer_dir) / _OTHERS_FOLDER  # by a run
+        """Return parses for the ablation `other`: in training of up to 64 documents, later those stored in the run."""
+        stored = None if self.tokenizer_dir is None else Path(self.tokenizer_dir) / _OTHERS_FOLDER
         training = self.trainer is not None and self.trainer.state.fn == "fit"  # chooses from the documents of this run
         if stored is not None and stored.is_dir() and not training:
             cache = ParseCache(stored)
@@ -211,11 +215,10 @@ class RSTformerData(NeedsParser, TokenizerData):
         return list(self._features)
 
     def widest_reach(self, split: str, window: int) -> tuple[int, str]:
-        """Return the largest `reach` for `window` tokens, and its document id, among documents with distant EDUs."""
-        widest, widest_id = 0, ""  # returned if no document has distant EDUs
+        """Return the largest `reach` over `window` tokens, and its document id, if EDUs are beyond `half_width`."""
+        widest, widest_id = 0, ""  # returned if no document has EDUs more than `half_width` apart
         features = self.features(split)
         keys = features["parse"][:]
-        # distant EDUs are further apart than `half_width`, the largest distance whose LDD is in a batch
         long = [index for index, key in enumerate(keys) if key and self.cache.size(key) > self.half_width + 1]
         for row in features.select(long).with_format("torch", columns=["starts", "ends"], output_all_columns=True):
             parse = self.cache.get(row["parse"], row["id"])
@@ -227,9 +230,9 @@ class RSTformerData(NeedsParser, TokenizerData):
     def save_tokenizer(self, folder: Path) -> None:
         """Save the tokenizer and, with the ablation `other`, the parses from which it takes discourse."""
         super().save_tokenizer(folder)
-        if not isinstance(self._ablation, OtherDiscourse):
+        if not isinstance(self._discourse_source, OtherDiscourse):
             return
-        parses = {parse.text_digest: parse for parse in self._ablation.parses}  # keys only need to be unique
+        parses = {parse.text_digest: parse for parse in self._discourse_source.parses}  # keys only need to be unique
         cache = ParseCache(Path(folder) / _OTHERS_FOLDER)
         missing = cache.missing(parses)  # the folder of a resumed run has them
         with ShardWriter(cache) as writer:
@@ -288,7 +291,7 @@ class RSTformerData(NeedsParser, TokenizerData):
             size = int(edus.max()) + 1  # number of EDUs in the truncated text; 0 if it ends before the first one
             if size:
                 token_edu[index, : len(edus)] = edus
-                bands[index] = discourse.codes(parse, size)
+                bands[index] = discourse.codes(parse, size)  # the LDD, one byte per probability
                 gammas[index] = discourse.gamma(parse, size)
         if len({band.shape[2] for band in bands.values()}) > 1:
             relations_of = {rows[index]["id"]: band.shape[2] for index, band in bands.items()}

@@ -20,7 +20,7 @@ class SentenceIndex:
             `{train: bert/train_index.jsonl}` for documents of `train.jsonl`.
 
     Raises:
-        UserError: on use, if a file is missing or broken, or a document has no line or other sentences.
+        UserError: on use, if a file is missing or broken, or a document has no line or too few sentences for it.
     """
 
     def __init__(self, files: dict[str, str]) -> None:
@@ -49,7 +49,7 @@ class SentenceIndex:
                 # `type`, because True and False are instances of `int`
                 if not isinstance(indices, list) or not all(type(index) is int and index >= 0 for index in indices):
                     raise UserError(f"{where}: sent_id is not a list of indices; correct it")
-                by_id[str(row.get("id", f"{stem}-{number}"))] = where, indices  # default: as in `Files`
+                by_id[str(row.get("id", f"{stem}-{number}"))] = where, indices  # default: the id that `Files` gives
         return by_id
 
     def sentence_scores(self, documents: Iterable[Document]) -> Iterator[list[float]]:
@@ -61,7 +61,7 @@ class SentenceIndex:
             where, indices = self._indices[document.id]
             scores = [0.0] * len(document.sentences)
             for rank, index in enumerate(indices):
-                if index >= len(scores):
+                if index >= len(scores):  # `document_list` is an option of the corpus: what a list of texts means
                     raise UserError(
                         f"{where}: sentence {index} of document {document.id!r}, which has {len(scores)} sentences; "
                         "give the documents as the sentences that were indexed (document_list: sentences)"

@@ -70,7 +70,7 @@ class SummarizationData(LightningDataModule, ABC):
     batch_type: ClassVar[type[Batch]] = Batch  # what `collate` makes
     tokenizer_type: ClassVar[type[SavableTokenizer]]  # what `build_tokenizer` returns
     needs_references = True  # in training and validation
-    repeats = 1  # how often each training batch is delivered; callbacks set it
+    repeats = 1  # number of times each training batch is delivered; set by callbacks that update on it repeatedly
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class SummarizationData(LightningDataModule, ABC):
     def features(self, split: str) -> "datasets.Dataset":
         """Return the encoded documents of a split, from the cache if possible."""
         if split not in self._features:
-            settings = [FEATURES_VERSION, self.feature_settings(), *self.language.setting.values()]  # no value for `en`
+            settings = [FEATURES_VERSION, self.feature_settings(), *self.language.setting.values()]  # none for `en`
             key = _digest(type(self).__name__, self.digest(split), self.tokenizer.state(), settings)
             self._features[split] = self._cached_features(self.documents(split), key, f"encoding {split}")
             self._report_truncation(split)
@@ -292,9 +292,9 @@ class SummarizationData(LightningDataModule, ABC):
             self.features(split)
 
     def _loader(self, split: str, shuffle: bool, batch_size: int) -> ResumableLoader:
-        features = self.features(split)
+        features = self.features(split)  # below, `repeats`: deliveries of each batch; `shuffle` is for training only
         order = {"shuffle": shuffle, "seed": self.seed, "pool": self.pool, "repeats": self.repeats if shuffle else 1}
-        lengths = features["length"][:]  # a list, where a column would read the file at each access
+        lengths = features["length"][:]  # as a list, because a column reads the file at each access
         return loader_of(features, lengths, batch_size, self.collate, split, self.trainer, self.num_workers, **order)
 
     def scored_documents(self, split: str) -> Iterator[Document]:

@@ -21,7 +21,7 @@ class TokenizerData(SummarizationData):
     """
 
     tokenizer_type = EncoderTokenizer
-    text_kind: ClassVar[str] = "encoder"  # part of the cache's key
+    text_kind: ClassVar[str] = "encoder"  # name of this kind of tokenization, in the cache key
 
     def __init__(self, corpus: Corpus, vocab_size: int, checkpoint: str | None, **shared: Any) -> None:
         super().__init__(corpus, **shared)

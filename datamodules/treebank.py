@@ -30,9 +30,9 @@ class TreebankSplits(LightningDataModule, ABC):
         train: treebank for training, a file or folder, see `read_treebank`.
         val: treebank for validation.
         test: treebank for test.
-        checkpoint: encoder whose tokenizer is used; `small` for hashed words.
-        licences: licences of training documents, optionally followed by a note in brackets in the treebank; others are
-            left out. All documents by default; spelling matters.
+        checkpoint: pretrained encoder whose tokenizer is used; `small`, for none: tokens are words as hashes.
+        licences: licences, spelled as in the treebank, where a note in parentheses may follow; training documents with
+            another licence are left out. All documents by default.
         batch_size: number of documents per rank in a training batch.
         eval_batch_size: number of documents per rank in a batch of validation or test.
         pool: number of training batches that are sorted by length together; 0 for no sorting.
@@ -129,7 +129,7 @@ class TreebankData(TreebankSplits):
     """Whole documents of treebanks with binary trees and coarse relations, batched by length.
 
     Args:
-        inventory: coarse relations: `gum`, `rst_dt`, or those of the treebank, see `inventory_of`.
+        inventory: coarse relations: `gum`, `rst_dt`, a list, or a mapping to fine ones, see `inventory_of`.
         shared: arguments of `TreebankSplits`.
 
     Raises:
@@ -177,7 +177,7 @@ class SegmentationData(TreebankSplits):
     """Whole documents of treebanks with gold EDUs.
 
     Args:
-        sentences: `gold` offsets of the treebank if available, or `own`, see `sentence_offsets`.
+        sentences: `gold`: of the treebank, if it has them; `own`: split by rule, see `sentence_offsets`.
         shared: arguments of `TreebankSplits`.
     """
 

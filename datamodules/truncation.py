@@ -112,7 +112,7 @@ def truncation_line(rows: Sequence[TruncationRow]) -> str | None:
     for limit in dict.fromkeys(row.limit for row in rows if row.left_out):  # each once, in order
         rows_of_limit = [row for row in rows if row.limit == limit and row.left_out]
         shares = ", ".join(f"{100 * row.share:.1f} % of {row.counted}" for row in rows_of_limit)
-        documents_cut = max(row.documents_cut for row in rows_of_limit)  # by the unit with most cuts, mostly tokens
+        documents_cut = max(row.documents_cut for row in rows_of_limit)  # by the unit cut in most of them
         parts.append(f"{shares} in {counted(documents_cut, 'document')} ({limit})")
     if not parts:
         return None

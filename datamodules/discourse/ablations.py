@@ -61,7 +61,7 @@ class OneBestDiscourse(ParserDiscourse):
 class RandomDiscourse(ParserDiscourse):
     """Random identical attention (Pu et al. 2023): one random LDD, a table of `random_ldd`, for all documents.
 
-    The table has no values outside the band, so gamma is the mean over pairs within the band.
+    The table has no values outside the band, so gamma, the importance of EDUs, is the mean over pairs within the band.
     """
 
     _table: Tensor | None = None  # codes of T EDUs, enough for the longest document so far, [T, 2 half_width + 1, R]
@@ -81,7 +81,7 @@ class RandomDiscourse(ParserDiscourse):
 
 
 class PermutedDiscourse(ParserDiscourse):
-    """The values of the document at other pairs of EDUs; each EDU has the gamma of another EDU."""
+    """The values of the document at other pairs of EDUs; gamma (importance of EDUs) is permuted over EDUs."""
 
     def codes(self, parse: DiscourseParse, size: int) -> Tensor:
         return permute_pairs(super().codes(parse, size), document_seed(self.seed, parse.text_digest))
@@ -135,9 +135,9 @@ def document_seed(seed: int, text_digest: str) -> int:
 
 
 def permute_pairs(codes: Tensor, seed: int) -> Tensor:
-    """Permute the codes (`encode`) of an LDD of E EDUs and R relations, [E, 2b + 1, R], over the pairs in its band.
+    """Permute a labeled discourse distribution, one byte per probability, [E, 2b + 1, R], over the pairs in its band.
 
-    Entry [i, b + d] is the pair of EDUs i and i + d. All permutations are equally likely. The codes of a pair for all
+    Entry [i, b + d] is the pair of EDUs i and i + d. All permutations are equally likely. The codes of a pair for all R
     relations stay together, so each relation keeps its values. The diagonal and pairs outside the document stay zero.
     """
     is_pair = inside(len(codes), codes.shape[1] // 2)  # [E, 2b + 1]
@@ -149,10 +149,10 @@ def permute_pairs(codes: Tensor, seed: int) -> Tensor:
 
 
 def fit_to_size(codes: Tensor, size: int, half_width: int) -> Tensor:
-    """Truncate or stretch the codes of an LDD from F to E EDUs, [F, 2c + 1, R] -> [E, 2b + 1, R]; c >= min(b, F - 1).
+    """Truncate or stretch a labeled discourse distribution of F to E EDUs, [F, 2c + 1, R] -> [E, 2b + 1, R].
 
-    If F > E, the last EDUs are dropped; else EDU i gets the values of source EDU floor(i F / E), and EDUs with the same
-    source are unrelated: zeros. Entry [i, b + d] is the pair of EDUs i and i + d, for each of R relations.
+    Entry [i, b + d] has a byte per relation for EDUs i, i + d; c >= min(b, F - 1). If F > E, the last EDUs are dropped,
+    else EDU i gets the values of source EDU floor(i F / E), so EDUs with the same source get the zeros of d = 0.
     """
     source_size = len(codes)  # F
     source_half = codes.shape[1] // 2  # c

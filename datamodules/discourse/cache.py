@@ -30,8 +30,8 @@ class MissingParse(UserError):
 def parse_key(request: ParseRequest, fingerprint: str, rows: str, band: int) -> str:
     """Return the cache key of a parse: SHA-256 of everything that it depends on.
 
-    These are the text, its sentences, paragraphs and EDUs, the parser (`fingerprint`), the settings of its discourse
-    distribution (`rows` and half-width `band`, see `tree_ldd`) and the cache version, but not the id of the document.
+    These are the text, its sentences, paragraphs and EDUs, the parser (`fingerprint`), its settings (half-width
+    `band`; `rows`: EDUs with probability, see `tree_ldd`) and the cache version, but not the id of the document.
     """
     inputs = [VERSION, fingerprint, rows, band, request.sentences, request.paragraphs, request.edus, request.text]
     return text_digest(json.dumps(inputs))
@@ -79,7 +79,7 @@ class ParseCache:
         for path in self._shards.keys() - paths:
             self._forget(path)
         self._broken = {path: reason for path, reason in self._broken.items() if path in paths}  # still there
-        for path in sorted(paths - self._shards.keys() - self._broken.keys()):  # sorted: processes use the same copy
+        for path in sorted(paths - self._shards.keys() - self._broken.keys()):  # sorted: all read the same copy
             try:
                 shard = self._shards[path] = shards.read_header(path)
             except FileNotFoundError:  # another process removed it
@@ -114,7 +114,7 @@ class ParseCache:
     def get(self, key: str, id: str | None = None) -> DiscourseParse:
         """Return a parse; its tensors are a private memory map, which loads only the pages that are accessed.
 
-        Its id becomes `id`; by default it is the id of the document that was parsed, maybe another with the same text.
+        Its id becomes `id`; by default it is that of the parsed document, which may be another with the same text.
 
         Raises:
             MissingParse: if the parse is missing or damaged.
@@ -148,7 +148,7 @@ class ParseCache:
 
     def _ignore(self, path: Path, reason: str) -> None:
         """Ignore a damaged shard with all its documents, since damage in one place suggests more elsewhere."""
-        if path in self._shards:  # a shard with a damaged header is not
+        if path in self._shards:  # not listed if its header is damaged
             self._forget(path)
         self._broken[path] = reason
         documents = "its documents count as missing and are parsed again by `precis parse`"

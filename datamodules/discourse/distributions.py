@@ -34,8 +34,7 @@ def to_dense(band: Tensor) -> Tensor:
     if half_width < size - 1:
         raise ValueError(f"a band of {half_width} EDUs to each side does not include all pairs of {size} EDUs")
     i = torch.arange(size)[:, None]
-    column = torch.arange(size) - i + half_width  # column of the pair (i, j) in the band, [E, E]
-    return band[i, column]
+    return band[i, torch.arange(size) - i + half_width]  # column of each pair (i, j) in the band, [E, E]
 
 
 def resize(band: Tensor, half_width: int) -> Tensor:
@@ -67,10 +66,11 @@ def tree_ldd(
     tree: Tensor, size: int, relations: int, rows: Rows = "side", band: int | None = None,
     probability: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Return the LDD of one binary tree: 1 where edu_i is the nucleus of edu_j at their lowest common ancestor.
+    """Return the labeled discourse distribution (LDD) of one binary tree.
 
-    A node is identified by its split s, the last EDU of its left child. The lowest common ancestor of EDUs i < j is the
-    node with the longest span among those with i <= s < j, so one cumulative maximum over j finds it for all pairs.
+    It is 1 where edu_i is the nucleus of edu_j at their lowest common ancestor. A node is identified by its split s,
+    the last EDU of its left child. The lowest common ancestor of EDUs i < j is the node with the longest span among
+    those with i <= s < j, so one cumulative maximum over j finds it for all pairs.
 
     Args:
         tree: nodes (start, split, end, nuclearity, relation) over EDUs start ... split and split + 1 ... end, inclusive
@@ -123,7 +123,7 @@ def tree_gamma(tree: Tensor, size: int, rows: Rows = "side", probability: Tensor
     """Return gamma of each EDU a, (1 / E) sum of p(a, b, l) over EDUs b and relations l, with `tree_ldd` as p, [E]."""
     start, split, end, nuclearity = tree[:, :4].long().unbind(1)  # each [E - 1]
     value = torch.ones(len(tree)) if probability is None else probability.float()  # of each node, [E - 1]
-    change = torch.zeros(size + 1)  # sum of p(a, b, l) minus the sum of EDU a - 1, for `cumsum`
+    change = torch.zeros(size + 1)  # sum of p(a, b, l) minus that of EDU a - 1; `cumsum` gives the sums
     # An EDU on a nucleus side of a node is the nucleus of all EDUs on the other side.
     for ids, first, last, sibling_size in (  # nuclearities with this nucleus, its EDUs, size of its sibling
         (_LEFT_NUCLEUS, start, split, end - split),
@@ -136,7 +136,7 @@ def tree_gamma(tree: Tensor, size: int, rows: Rows = "side", probability: Tensor
 
 
 def band_gamma(band: Tensor) -> Tensor:
-    """Estimate gamma (`tree_gamma`) of E EDUs from the band of an LDD with R relations: [E, 2b + 1, R] -> [E].
+    """Estimate gamma of EDUs (importance as nuclei, `tree_gamma`) from a band p of R relations: [E, 2b + 1, R] -> [E].
 
     The estimate is the sum of p over relations, averaged over the pairs of an EDU in the band, times (E - 1) / E, since
     gamma divides the sum over E - 1 other EDUs by E. It is exact if the band includes every pair.
@@ -173,13 +173,13 @@ def check_tree(tree: Tensor, size: int, relations: int) -> Tensor:
 
 
 def random_ldd(size: int, band: int, relations: int, seed: int = 0) -> Tensor:
-    """Return a random LDD p(i, j, l) for |j - i| <= b, float32 [E, 2b + 1, R], 0 for i = j and j outside the E EDUs.
+    """Return a random labeled discourse distribution p(i, j, l) for |j - i| <= b, float32 [E, 2b + 1, R].
 
-    Values in [0, 1) depend only on i, j, l and the seed, so they are equal in all documents and for all half-widths.
+    It is 0 for i = j and j outside the E EDUs. Others, in [0, 1), depend only on i, j, l and the seed, not on E or b.
     """
     i = torch.arange(size)[:, None, None]  # [E, 1, 1]
     j = i + torch.arange(-band, band + 1)[:, None]  # [E, 2b + 1, 1]
-    pairs = _mix_bits(_mix_bits(_mix_bits(torch.tensor(seed) + 1) + i) + j)  # hash of (seed, i, j); 0 gives 0
+    pairs = _mix_bits(_mix_bits(_mix_bits(torch.tensor(seed) + 1) + i) + j)  # hash of (seed, i, j); + 1: 0 has hash 0
     hashes = _mix_bits(pairs + torch.arange(relations))  # [E, 2b + 1, R], 32 bits
     values = (hashes >> 8).float() / 2**24  # the upper 24 bits, which float32 represents exactly
     return values * inside(size, band).unsqueeze(-1)

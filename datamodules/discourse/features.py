@@ -71,7 +71,7 @@ def parser_features(
         token_edus=align(torch.tensor(offsets).reshape(-1, 2), torch.tensor(edus, dtype=torch.int32)),
         sentence=_unit_of(edus, sentence_starts(request, name)),  # index of the sentence of each EDU, [E]
         paragraph=_unit_of(edus, paragraph_starts),
-        nodes=torch.tensor(nodes, dtype=torch.long).reshape(-1, 4),  # classes: `label_classes`; [0, 4] without nodes
+        nodes=torch.tensor(nodes, dtype=torch.long).reshape(-1, 4),  # class: index in `label_classes`; no node: [0, 4]
     )
 
 
@@ -97,9 +97,9 @@ class ParserBatch(Batch):
     @classmethod
     def of(cls, texts: list[ParserFeatures]) -> Self:
         """Build a batch; tokens and nodes of all texts are concatenated, features of EDUs are padded with zeros."""
-        edu_tokens, nodes = [], []
+        edu_token_counts, nodes = [], []
         for number, text in enumerate(texts):
-            edu_tokens.append(torch.bincount(text.token_edus[text.token_edus >= 0], minlength=text.size))  # [E]
+            edu_token_counts.append(torch.bincount(text.token_edus[text.token_edus >= 0], minlength=text.size))  # [E]
             text_index = torch.full_like(text.nodes[:, :1], number)  # [E - 1, 1]
             nodes.append(torch.cat([text_index, text.nodes], 1))  # (text, start, split, end, class), [E - 1, 5]
         return cls(
@@ -109,7 +109,7 @@ class ParserBatch(Batch):
             tokens=torch.cat([text.tokens for text in texts]),
             token_counts=[len(text.tokens) for text in texts],
             token_edus=torch.cat([text.token_edus for text in texts]),
-            edu_tokens=pad_sequence(edu_tokens, batch_first=True),
+            edu_tokens=pad_sequence(edu_token_counts, batch_first=True),
             sentence=pad_sequence([text.sentence for text in texts], batch_first=True),
             paragraph=pad_sequence([text.paragraph for text in texts], batch_first=True),
             sizes=torch.tensor([text.size for text in texts]),

@@ -132,7 +132,7 @@ class DiscourseParse:
         """Return the band of a half-width b with one byte per value, uint8 [E, 2b + 1, R], see `distributions.decode`.
 
         Raises:
-            ValueError: if the stored band lacks pairs of the document within the half-width.
+            ValueError: if the stored band lacks pairs within the half-width, which must cover the attention window.
         """
         if min(half_width, self.size - 1) > self.half_width:
             raise ValueError(
@@ -173,7 +173,7 @@ def nodes_of(tree: Tree, relations: Sequence[str]) -> Tensor:
 
 
 def validate_gamma(gamma: Tensor | None, size: int) -> Tensor:
-    """Return gamma of E = `size` EDUs as float32 [E] on the CPU; raise ValueError if it is missing or invalid."""
+    """Return gamma (importance of EDUs) as float32 [E] on the CPU, E = `size`; ValueError if missing or invalid."""
     if gamma is None:
         raise ValueError("its band does not include every pair of EDUs, so gamma must be given")
     if gamma.shape != (size,) or not (gamma >= -distributions.ROUNDING).all():  # this form also rejects NaN

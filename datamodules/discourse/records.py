@@ -88,7 +88,7 @@ def join_edus(texts: list[str]) -> tuple[str, list[Offsets]]:
 
 
 def in_language(document: TreebankDocument, code: str) -> TreebankDocument:
-    """Add sentences to a document without any, by the rules of language `code`; `sentence_starts` splits English."""
+    """Add sentences by the rules of language `code` if there are none; English is split later, by `sentence_starts`."""
     language = language_of(code)
     if language.is_english or document.sentences:
         return document

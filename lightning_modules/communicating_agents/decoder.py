@@ -38,9 +38,9 @@ class AgentsDecoder(nn.Module):
         g   = softmax(v_3^T tanh(W_7 c_a + W_8 s_t + b_2)),   c*  = sum_a g_a c_a
         p_a = sigmoid(v_5 c_a + v_6 s_t + v_7 y_t + b)
 
-    The multi-agent pointer P(w) = sum_a g_a (p_a P_voc(w) + (1 - p_a) u_a(w)) copies from agent a by u_a, its attention
-    l_a. Without a vocabulary distribution per agent, it is p P_voc + (1 - p) u with p = sum_a g_a p_a; u weights the
-    positions of agent a by g_a (1 - p_a) / (1 - p). The plain pointer computes one p from c*, and weights by g_a.
+    The multi-agent pointer is P(w) = sum_a g_a (p_a P_voc(w) + (1 - p_a) u_a(w)), where u_a(w) sums l_{a,i} over the
+    positions i of word w. As P_voc is the same for all agents, this is p P_voc + (1 - p) u with p = sum_a g_a p_a and
+    u = sum_a g_a (1 - p_a) / (1 - p) u_a. The plain pointer computes one p from c*, and u = sum_a g_a u_a.
 
     For M = 1 agent, g = 1. With `contextual` agent attention, P_voc is computed from [s_t; c*_t; c*_{t-1}], else from
     [s_t; c*_t]. The matrix of c*_{t-1} is zero at first, so that training can continue from a model without it.
@@ -83,12 +83,12 @@ class AgentsDecoder(nn.Module):
         """Attend to words, then to agents, from N states s_t [B, N, H] with embedded input words y_t [B, N, E]."""
         M = memory.agents.shape[1]
         query = states.unsqueeze(1).expand(-1, M, -1, -1).flatten(0, 1)                          # [B M, N, H]
-        # word attention l_a within each agent, and its context c_a, computed for B M agents as one batch
+        # word attention l_a within each agent (`tokens` is the mask), and its context c_a, for B M agents as one batch
         weights = self.words(query, memory.projected.flatten(0, 1), memory.tokens.flatten(0, 1), coverage=None)
         contexts = torch.bmm(weights.to(memory.states.dtype), memory.states.flatten(0, 1))       # c_a, [B M, N, H]
         weights = weights.unflatten(0, (-1, M))                                                  # l_a, [B, M, N, I]
         contexts = contexts.unflatten(0, (-1, M))                                                # [B, M, N, H]
-        # agent attention g, and the context c* of all agents
+        # agent attention g (`memory.agents` is the mask), and the context c* of all agents
         log_agents = self._agent_log_attention(states, contexts, memory.agents)                  # [B, M, N]
         agents = log_agents.exp()                                                                # g
         context = (agents.to(contexts.dtype).unsqueeze(-1) * contexts).sum(1)                    # [B, N, H]

@@ -45,7 +45,7 @@ class FeedForwardMessages(nn.Module):
     def forward(self, last: Tensor, agent_mask: Tensor) -> Tensor:
         """Return the message to each agent: last states [B, M, H], mask [B, M], False at padding -> [B, M, H]."""
         pairs = (self.listener(last).unsqueeze(2) + self.sender(last).unsqueeze(1)).tanh()       # [B, M, M, H]
-        weights = uniform_weights(agent_mask, pairs.dtype).unsqueeze(2)                          # [B, M, 1, M]
+        weights = uniform_weights(agent_mask, pairs.dtype).unsqueeze(2)  # 1 / (number of m != a) or 0, [B, M, 1, M]
         return self.output((weights @ pairs).squeeze(2))
 
 

@@ -45,9 +45,9 @@ class CommunicatingAgents(CopyingSummarizer):
     Loss terms: `nll`, the mean over each summary of -log P(y_t); with `cohesion`, the sum over each summary of the
     cosines between the decoder states at the ends of consecutive sentences.
 
-    The paper's rows: m1 `agents: 1, cohesion: 0`; m2 `agents: 1, cohesion: 0.1`; m4 as m5 with `communication: false,
-    multi_agent_pointer: false`; m5 `agents: 3, cohesion: 0.1`. With `SelfCritical`, m3 starts from m1, and m6 and m7
-    from m5, m7 with `contextual_agent_attention: true`.
+    Models of the paper's table 2: m1 `agents: 1, cohesion: 0`; m2 `agents: 1, cohesion: 0.1`; m5 `agents: 3, cohesion:
+    0.1`; m4 adds to m5 `communication: false, multi_agent_pointer: false`. With the callback `SelfCritical`, m3 starts
+    from m1, and m6 and m7 from m5, m7 with `contextual_agent_attention: true`.
 
     Args:
         vocab_size: V, including the four special symbols.
@@ -160,13 +160,13 @@ class CommunicatingAgents(CopyingSummarizer):
 
     def decoder_step(self, words: Tensor, state: State, memory: State) -> tuple[CopyOutputs, State]:
         """Run one step of the network for the previous words [B, K]."""
-        agent_memory = AgentMemory(*(memory[name] for name in AgentMemory._fields))  # not the entries for copying
+        agent_memory = AgentMemory(*(memory[name] for name in AgentMemory._fields))  # `memory` has more, for copying
         features, attended, next_state = self.network.step(words, AgentsState(**state), agent_memory)
         return CopyOutputs(features, attended.copying, attended.gate), next_state._asdict()
 
     def loss_terms(self, batch: CommunicatingAgentsBatch) -> dict[str, Tensor]:
         """Return `nll` and, if it is on, `cohesion` (see the class), averaged over documents and not yet weighted."""
-        decoded = self.decode(batch, batch.target_input.unsqueeze(1))  # K = 1 summary of each document
+        decoded = self.decode(batch, batch.target_input.unsqueeze(1))  # K = 1; `target_rows`: flat positions of words
         log_probs = self.target_log_probs(batch, decoded, batch.target.unsqueeze(1), batch.target_rows)  # 0 at padding
         terms = {"nll": -(log_probs.squeeze(1).sum(1) / batch.target_lengths).mean()}
         if self.has_cohesion:

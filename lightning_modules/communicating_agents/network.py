@@ -73,7 +73,7 @@ class CommunicatingAgentsNetwork(nn.Module):
         # s_0 is the first agent's last state; the paper does not mention the cell, which starts at zero
         hidden = last_states(states[:, :1], parts.last[:, :1])                                   # [B, 1, H]
         start = AgentsState(hidden, cell=torch.zeros_like(hidden), context=torch.zeros_like(hidden))
-        # the projection of states is computed once for all decoder steps
+        # W_5 h of the word attention (`decoder.words`) is computed once for all decoder steps
         return AgentMemory(states, self.decoder.words.project(states), parts.tokens, parts.agents), start
 
     def step(self, words: Tensor, state: AgentsState, memory: AgentMemory) -> tuple[Tensor, Attended, AgentsState]:
@@ -108,7 +108,7 @@ class CommunicatingAgentsNetwork(nn.Module):
         previous_context = pad(context, (0, 0, 1, -1))  # c*_{t-1}: shifted by one step, zero in the first
         return AgentsDecoded(
             features=self.decoder.features(states, context, previous_context),
-            attention=attended.copying.unflatten(1, (K, T)),
+            attention=attended.copying.unflatten(1, (K, T)),  # u, the distribution over positions to copy from
             gate=attended.gate.unflatten(1, (K, T)),
             agents=attended.agents.unflatten(1, (K, T)),
             states=states,

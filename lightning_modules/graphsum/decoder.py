@@ -43,22 +43,22 @@ class _GroupedAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor):
-        """With w = share gamma and g = d loss / d w: d share = sum g gamma over a group, d score = w (g - d share)."""
+        """With w = share gamma, dx = d loss / d x: dshare = sum of dw gamma over a group, dscore = w (dw - dshare)."""
         query, keys, values, bias, shares = ctx.saved_tensors
         grad = grad.contiguous()
         scale = query.shape[-1] ** -0.5
         grad_query, grad_keys, grad_values, grad_shares = map(torch.empty_like, (query, keys, values, shares))
         for rows in _slices_of_rows(query, keys):
             weights = _GroupedAttention.gamma(rows, query, keys, bias, shares.shape[-1])         # gamma, [r, T, L, n]
-            slope = (grad[rows] @ values[rows].mT).view_as(weights)                              # g
-            slope *= weights                                                                     # g gamma
-            grad_share = slope.sum(-1, keepdim=True)                                             # [r, T, L, 1]
+            grad_scores = (grad[rows] @ values[rows].mT).view_as(weights)                        # at first dw
+            grad_scores *= weights                                                               # dw gamma
+            grad_share = grad_scores.sum(-1, keepdim=True)                                       # [r, T, L, 1]
             share = shares[rows].unsqueeze(-1)                                                   # [r, T, L, 1]
-            slope.addcmul_(weights, grad_share, value=-1).mul_(share * scale)                    # d score times scale
-            slope = slope.flatten(-2)                                                            # [r, T, L n]
+            grad_scores.addcmul_(weights, grad_share, value=-1).mul_(share * scale)              # dscore times scale
+            grad_scores = grad_scores.flatten(-2)                                                # [r, T, L n]
             weights = weights.mul_(share).flatten(-2)                                            # w, [r, T, L n]
-            torch.bmm(slope, keys[rows], out=grad_query[rows])
-            torch.bmm(slope.mT, query[rows], out=grad_keys[rows])
+            torch.bmm(grad_scores, keys[rows], out=grad_query[rows])
+            torch.bmm(grad_scores.mT, query[rows], out=grad_keys[rows])
             torch.bmm(weights.mT, grad[rows], out=grad_values[rows])
             grad_shares[rows] = grad_share.squeeze(-1)
         return grad_query, grad_keys, grad_values, None, grad_shares
@@ -111,8 +111,8 @@ class GraphAttention(nn.Module):
     Target token t, with query q_t, attends by scores e to paragraph j and to token i in it, and sums their values v.
     Global: beta_tj = softmax(e_tj - (1 - G[s_t][j])^2 / (2 sigma^2)), g_t = sum_j beta_tj v_j. Local: gamma is softmax
     within each paragraph, l_t = sum_j sum_i gamma_tji beta_tj v_ji. The position of the target token among the
-    paragraphs is s_t = (L - 1) sigmoid(U^T tanh(W q_t)), of each head. Dropout is on beta, both as weights of
-    paragraphs and of their tokens. Without a `bias`, graph and position are not used. `rows_at` interpolates G[s].
+    paragraphs is s_t = (L - 1) sigmoid(U^T tanh(W q_t)), of each head. Dropout is on beta; g_t and l_t use the same
+    dropped-out beta. Without a `bias`, graph and position are not used. `rows_at` interpolates G[s].
     """
 
     def __init__(self, size: int, heads: int, dropout: float, bias: GraphBias | None) -> None:

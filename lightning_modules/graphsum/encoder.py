@@ -18,12 +18,12 @@ from lightning_modules.networks.transformer import DecoderLayer, EncoderLayer, K
 
 
 class Source(NamedTuple):
-    """Input of the network: documents of L paragraphs with n tokens each, including padding; S tokens without it."""
+    """Input of the network: documents of L paragraphs padded to n tokens each; S: tokens of the longest document."""
 
     ids: Tensor  # token ids, [B, L, n]
     mask: Tensor  # True at tokens, [B, L, n]
     graph: Tensor  # weights G between paragraphs, in [0, 1], [B, L, L]
-    places: Tensor  # of each token of the concatenated document, its index in the L n tokens with padding, [B, S]
+    places: Tensor  # index of each token of the concatenated document in its L n padded tokens, 0 at padding, [B, S]
     lengths: Tensor  # number of tokens of each document, [B], on the CPU
 
     @property
@@ -33,8 +33,7 @@ class Source(NamedTuple):
 
     def concatenated_mask(self) -> Tensor:
         """Return the mask of `places`, True at tokens, [B, S]."""
-        lengths = self.mask.flatten(1).sum(1, keepdim=True)
-        return torch.arange(self.places.shape[1], device=self.ids.device) < lengths
+        return torch.arange(self.places.shape[1], device=self.ids.device) < self.mask.flatten(1).sum(1, keepdim=True)
 
     def concatenate(self, x: Tensor) -> Tensor:
         """Concatenate the tokens of paragraphs without padding between them: [B, L, n, ...] -> [B, S, ...]."""
@@ -46,7 +45,7 @@ class Source(NamedTuple):
         documents = torch.arange(len(x), device=x.device).unsqueeze(1)                       # [B, 1]
         x = x.masked_fill(~self.concatenated_mask().unsqueeze(-1), 0)
         out = x.new_zeros(len(x), self.ids[0].numel(), x.shape[-1])                          # [B, L n, D]
-        # padding of `places` is the place of a token: accumulation adds 0 there, where assignment would overwrite it
+        # `places` (indices in L n) is padded with 0, the index of a token: adding zeros keeps it, assigning would not
         return out.index_put((documents, self.places), x, accumulate=True).unflatten(1, self.ids.shape[1:])
 
 
@@ -57,7 +56,7 @@ class Memory(NamedTuple):
     mask: Tensor | None  # True at tokens, [B, 1, 1, S]; None if the layers have masks
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return all tensors, each [B, ...], as a flat dictionary, in which beam search selects unfinished documents.
+        """Return all tensors, each [B, ...], in a flat dictionary; beam search keeps the unfinished documents of each.
 
         The names are `<layer number>.<field>` and, unless the layers have masks, `mask`.
         """
@@ -151,7 +150,7 @@ class GraphSumNetwork(TiedOutput):
         self.paragraph_norm = nn.LayerNorm(size) if is_pre and self.paragraphs else nn.Identity()
         self.decoder = nn.ModuleList()
         for _ in range(decoder_layers):
-            attention = None  # the multi-head attention of `DecoderLayer`
+            attention = None  # `DecoderLayer` then builds multi-head attention
             if kind == "graph":
                 attention = GraphAttention(size, heads, dropout, make_bias(graph_bias.in_decoder))
             self.decoder.append(DecoderLayer(*common, cross_attention=attention))
@@ -163,7 +162,7 @@ class GraphSumNetwork(TiedOutput):
         return self.dropout(vectors + positions.to(vectors.dtype))
 
     def positions(self, paragraphs: int, tokens: int, device: torch.device) -> Tensor:
-        """Return embeddings of positions, [L, n, D]: token in paragraph and paragraph, D / 2 each, or only token."""
+        """Return position embeddings [L, n, D]: of tokens in paragraphs and of paragraphs, D / 2 each, or of tokens."""
         if not self.paragraph_positions:
             return sinusoidal(tokens, self.size, device).expand(paragraphs, -1, -1)
         half = self.size // 2
@@ -186,16 +185,16 @@ class GraphSumNetwork(TiedOutput):
             return self.tokens(embedded, source.concatenated_mask())
         positions = self.positions(*source.ids.shape[1:], source.ids.device)                 # [L, n, D]
         if self.pretrained is not None:
-            vectors = source.in_paragraphs(self._pretrained(source))  # [B, L, n, D], without positions of paragraphs
+            vectors = source.in_paragraphs(self._pretrained(source))  # [B, L, n, D]; its encoder knows no paragraphs
             return self.dropout(vectors + positions.to(vectors.dtype))
-        return self.tokens(self.embed(source.ids, positions), source.visible)  # attention mask, [B, L, n]
+        return self.tokens(self.embed(source.ids, positions), source.visible)  # True in every paragraph, [B, L, n]
 
     def encode(self, source: Source) -> Memory:
         """Encode documents, and return the keys and values for the cross-attention of each decoder layer."""
         tokens = self.token_vectors(source)  # [B, L, n, D], `flat` [B, S, D]
         paragraph_mask = source.mask.any(-1)                                                 # [B, L]
         if self.kind == "graph":
-            visible = source.visible                                                         # [B, L, n]
+            visible = source.visible  # mask, True at one token even of padding paragraphs, [B, L, n]
             paragraphs = self.pooling(tokens, visible)                                       # [B, L, D]
             for layer in self.paragraphs:
                 paragraphs = layer(paragraphs, paragraph_mask, source.graph)
@@ -209,14 +208,14 @@ class GraphSumNetwork(TiedOutput):
         return Memory([layer.cross_attention.project(tokens) for layer in self.decoder], mask)
 
     def decode(self, inputs: Tensor, memory: list[GraphMemory] | list[KeyValues], mask: Tensor | None) -> Tensor:
-        """Run the decoder over ids [B, K, T] -> input of the output layer [B, K, T, D]; for the others see `Memory`."""
+        """Run the decoder over ids [B, K, T] -> input of the output layer [B, K, T, D]; others: fields of `Memory`."""
         x = self.embed(inputs, sinusoidal(inputs.shape[-1], self.size, inputs.device))
         for layer, layer_memory in zip(self.decoder, memory):
             x = layer(x, layer_memory, mask)
         return self.decoder_norm(x)
 
     def begin(self, memory: list[GraphMemory] | list[KeyValues], mask: Tensor | None) -> tuple[State, State]:
-        """Return the state before the first `step`, empty keys and values by layer, and the memory as a dictionary."""
+        """Return the first state (empty keys and values of each layer) for `step`, and the memory as a dictionary."""
         keys = memory[0][0]  # of the first layer, [B, ...]
         empty = keys.new_zeros(len(keys), self.heads, 0, self.size // self.heads)            # [B, N, 0, D / N]
         state = {f"{name}{n}": empty for n in range(len(self.decoder)) for name in KeyValues._fields}
@@ -247,7 +246,7 @@ class GraphSumNetwork(TiedOutput):
                 maps.append(attention.beta(arguments[0], arguments[1]).mean(1))              # [B, K T, L]
                 return
             weights = attention.weights(*arguments).mean(1)  # over heads                      [B, K T, S]
-            paragraph = (source.places // source.ids.shape[2]).unsqueeze(1).expand_as(weights)  # place // n
+            paragraph = (source.places // source.ids.shape[2]).unsqueeze(1).expand_as(weights)  # index in L n // n
             sums = weights.new_zeros(*weights.shape[:2], source.ids.shape[1])
             maps.append(sums.scatter_add(2, paragraph, weights))  # padding has weight 0; [B, K T, L]
 

@@ -70,8 +70,8 @@ class MeanPooling(nn.Module):
 class AroundFeedForward(nn.Module):
     """Residual connections and normalization around attention u and a feed-forward network f.
 
-    `post`, as in both papers: LayerNorm(f(u(x) + x) + x). `pre`, as in their released code: y = x + u(LayerNorm(x)),
-    y + f(LayerNorm(y)); a stack of such layers needs a final normalization. Dropout is inside f, and on u and f.
+    `post`, as in the papers (GraphSum, Hierarchical Transformer): LayerNorm(f(u(x) + x) + x). `pre`, as in their code:
+    y = x + u(LayerNorm(x)), y + f(LayerNorm(y)); a stack needs a final normalization. Dropout is in f, on u and on f.
     """
 
     def __init__(self, size: int, feed_forward: int, dropout: float, norm: Norm) -> None:

@@ -123,10 +123,10 @@ class GraphSum(SequenceToSequence):
         if self.network.pretrained is None:
             return {}
         save_pretrained(folder / "encoder", self.network.pretrained.model, self.tokenizer)
-        return {"encoder.checkpoint": "encoder"}
+        return {"encoder.checkpoint": "encoder"}  # option of the exported config, and its value: a path in `folder`
 
     def source(self, batch: GraphSumBatch) -> Source:
-        """Return the encoder input of a batch; a `ValueError` if the graph is not between all its paragraphs."""
+        """Return the encoder input of a batch; a `ValueError` if its graph is not [B, L, L]."""
         size = [*batch.source.shape[:2], batch.source.shape[1]]  # [B, L, L]
         if list(batch.graph.shape) != size:
             raise ValueError(f"documents {', '.join(batch.ids)}: the graph is {list(batch.graph.shape)}, not {size}")
@@ -185,7 +185,7 @@ class GraphSum(SequenceToSequence):
             for sentence, positions in self.sentences(ids):
                 sentences.append(sentence)
                 mean_attention = attention[b, positions, : num_paragraphs[b]].mean(0).tolist()
-                paragraph_attention.append([round(weight, 4) for weight in mean_attention])  # as written to files
+                paragraph_attention.append([round(weight, 4) for weight in mean_attention])  # 4 digits in files
             extra = {"paragraph_attention": paragraph_attention}
             summaries.append(Summary(batch.ids[b], sentences, batch.references[b], extra=extra))
         return summaries

@@ -76,7 +76,7 @@ class PointerGenerator(CopyingSummarizer):
         """Restore `coverage_gate` (0 before `CoverageAnnealing` turns coverage on, then 1) when a run continues.
 
         A run that starts from another run's weights keeps the gate that its arguments set. If the other model had no
-        coverage, the weight w_c of coverage keeps its initial values: a trained model gets coverage (paper, section 4).
+        coverage, its weight w_c keeps its initial values: the paper adds coverage to a trained model (section 4).
         """
         if checkpoint.get("start") and self.has_coverage:  # set by `StartFrom`: the weights are those of another run
             w_c = self.network.attention.coverage.detach()
@@ -100,10 +100,9 @@ class PointerGenerator(CopyingSummarizer):
         return CopyOutputs(features, attention, gate), next_state._asdict()  # keyed by the fields of `DecoderState`
 
     def loss_terms(self, batch: PointerGeneratorBatch) -> dict[str, Tensor]:
-        """Return `nll` and, with coverage, `coverage`: means over each target, then over documents. Log mean p_gen."""
-        decoded = self.decode(batch, batch.target_input.unsqueeze(1))  # K = 1 target per document
-        lengths = batch.target_lengths                                               # [B]
-        real = batch.target != PAD                                                   # True at tokens, [B, T]
+        """Return `nll` and, with coverage, `coverage`: means over each target, then over documents; log mean p_gen."""
+        decoded = self.decode(batch, batch.target_input.unsqueeze(1))  # K = 1; `target_rows`: flat positions of words
+        lengths, real = batch.target_lengths, batch.target != PAD                    # [B]; True at tokens, [B, T]
         log_probs = self.target_log_probs(batch, decoded, batch.target.unsqueeze(1), batch.target_rows)  # 0 at padding
         terms = {"nll": -(log_probs.squeeze(1).sum(1) / lengths).mean()}
         if self.has_coverage:

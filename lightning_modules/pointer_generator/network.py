@@ -91,7 +91,7 @@ class PointerGeneratorNetwork(nn.Module):
             nn.init.trunc_normal_(layer.weight, std=max(std, 1e-4))  # at least 1e-4, the authors' value
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Memory, DecoderState]:
-        """Encode vocabulary ids [B, S] of `lengths` tokens, on the CPU, at least 1; the decoder state has K = 1."""
+        """Encode vocabulary ids [B, S]; `lengths`, at least 1 and on the CPU, count tokens. The state has K = 1."""
         states, hidden, cell = bidirectional(self.encoder, self.dropout(self.embedding(source)), lengths)
         states = self.dropout(states.contiguous())
         positions = torch.arange(source.shape[1], device=source.device)
@@ -135,7 +135,7 @@ class PointerGeneratorNetwork(nn.Module):
     def forward(self, source: Tensor, lengths: Tensor, target_input: Tensor, coverage_gate: float = 1.0) -> Decoded:
         """Run a teacher-forced pass over K summaries of each document, which is encoded once, see `encode`.
 
-        `target_input` is the start symbol, then the summary's words, [B, K, T]. Gate, inputs and overlap as in `step`.
+        `target_input` is the start symbol, then the summary's words, [B, K, T]. For `coverage_gate` see `step`.
         """
         memory, state = self.encode(source, lengths)
         state = DecoderState(*(tensor.expand(-1, target_input.shape[1], -1) for tensor in state))
@@ -147,5 +147,5 @@ class PointerGeneratorNetwork(nn.Module):
             steps.append((inputs, state.hidden, state.cell, state.context, attention, overlap))
         stacked = (torch.stack(tensors, 2) for tensors in zip(*steps))  # [B, K, ...] of T steps -> [B, K, T, ...]
         inputs, hidden, cell, context, attention, overlap = stacked
-        features, gate = self.features(inputs, hidden, cell, context)
+        features, gate = self.features(inputs, hidden, cell, context)  # gate: logit of p_gen
         return Decoded(features, attention, gate, overlap)

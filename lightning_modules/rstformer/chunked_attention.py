@@ -38,8 +38,7 @@ class _Document:
         self.token_mask = token_mask[: self.length]
         self.not_local = (~token_mask | is_global)[: self.length]  # keys that `mask_` excludes, [T]
         self.edu = edu[: self.length]  # EDU of each token, -1 for none, [T]
-        self.table = table
-        self.options = options
+        self.table, self.options = table, options
 
     def chunks(self) -> Iterator[tuple[slice, slice]]:
         """Yield chunks of Q queries, and of the K keys inside the windows of these queries, as slices of positions."""
@@ -87,9 +86,9 @@ class _Document:
     def table_indices(self, queries: slice, keys: slice) -> tuple[int, Tensor, Tensor, Tensor] | None:
         """Return the indices of a chunk's queries and keys in the table; None if no query is in an EDU.
 
-        A chunk needs A consecutive rows of the table, from its queries' first EDU to their last. Returns that first
-        EDU; each query's row among the A, or A itself for a query in no EDU, [Q]; for each of the A rows, the column of
-        each key (j - i + b in row i, for a key in EDU j), and whether the table has this column, [A, K].
+        A chunk needs A consecutive rows of the table, one per EDU, from its queries' first EDU to their last. Returns
+        (1) this first EDU; (2) the row of each query among the A, or A for a query in no EDU, [Q]; (3) for each row,
+        of EDU i, the column j - i + b of each key, in EDU j, [A, K]; (4) whether the table has this column, [A, K].
         """
         query_edus, key_edus = self.edu[queries], self.edu[keys]
         in_edus = query_edus[query_edus >= 0]
@@ -125,7 +124,7 @@ class _Document:
         total[:, first_edu : first_edu + len(key_column)].scatter_add_(2, columns, edu_grad)
 
     def weights(self, q: Tensor, k: Tensor, queries: slice, keys: slice) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Return a chunk's weights [H, Q, G + K]; table values, and scores that they scale, [H, Q, K] each or None."""
+        """Return a chunk's weights [H, Q, G + K]; table values or None, and unscaled scores or None, [H, Q, K]."""
         scores = self.products(q[:, queries], k, keys)                                # [H, Q, G + K]
         values = self.look_up(queries, keys)
         local = scores[..., len(self.global_tokens) :]  # of keys, [H, Q, K]; changes in place also change `scores`

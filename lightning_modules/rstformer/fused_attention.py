@@ -23,7 +23,7 @@ _COMPILE_LIMIT = {"recompile_limit": 64, "fail_on_recompile_limit_hit": True}
 
 
 def padded_size(size: int, min_step: int) -> int:
-    """Round a size up to a multiple of `min_step` or, if larger, of an eighth of the next power of two (600 to 640)."""
+    """Round a size up to a multiple of the larger of `min_step` and an eighth of the next power of two (600 to 640)."""
     exponent = max(0, (size - 1).bit_length() - 3)  # 2**exponent: an eighth of the next power of two, at least 1
     step = max(min_step, 2**exponent)  # four sizes between two powers of two, so that few shapes are compiled
     return -(-size // step) * step  # rounded up
@@ -70,8 +70,7 @@ def _pad_table(values: Tensor, neutral_value: float) -> Tensor:
 
     E' > E EDUs and b' > b: `_score_mod` looks up pairs outside the table, or with a token in no EDU, in the padding.
     """
-    edus = values.shape[2]  # E
-    half = values.shape[-1] // 2  # b
+    edus, half = values.shape[2], values.shape[-1] // 2  # E, b
     extra_edus = padded_size(edus + 1, _MIN_EDUS) - edus  # + 1, so that there is always padding
     extra_half = padded_size(half + 1, _MIN_HALF_WIDTH) - half
     return torch.nn.functional.pad(values, (extra_half, extra_half, 0, extra_edus), value=neutral_value)
@@ -123,18 +122,17 @@ class FactorGradient(torch.autograd.Function):
 
         d o_i / d beta_h = sum_j P_ij s_ij (v_j - o_i).
 
-    Adding a constant to all s_ij does not change this sum, so w = sign * s + constant >= 0 can replace sign * s (see
-    `LearnedFactor`). Attention with log w_ij added to its scores has the outputs o'_i = sum_j P_ij w_ij v_j / r_i with
-    r_i = sum_j P_ij w_ij, the ratio of the two softmax denominators. Hence d o_i / d beta_h = sign * r_i (o'_i - o_i).
+    As sum_j P_ij (v_j - o_i) = 0, a constant added to all s_ij keeps this sum, so that w = sign * s + constant >= 0
+    can replace sign * s (`LearnedFactor`; sign is 1 or -1). Attention with log w_ij added to its scores has the outputs
+    o'_i = sum_j P_ij w_ij v_j / r_i with r_i = sum_j P_ij w_ij, the ratio of the two softmax denominators. Hence
+    d o_i / d beta_h = sign * r_i (o'_i - o_i).
     """
 
     @staticmethod
     def forward(ctx, out, beta, lse, q, k, v, values, log_weights, token_edu, mask, sign, compiled):
         """Return `out` unchanged; keep the inputs of its computation, and lse_i = log sum_j exp(score_ij)."""
         ctx.save_for_backward(out, lse, q, k, v, values, log_weights, token_edu)
-        ctx.mask = mask
-        ctx.sign = sign
-        ctx.compiled = compiled
+        ctx.mask, ctx.sign, ctx.compiled = mask, sign, compiled
         return out.view_as(out)  # autograd needs another tensor than the argument
 
     @staticmethod
@@ -142,7 +140,7 @@ class FactorGradient(torch.autograd.Function):
         """Return the gradients of `out` and beta (equation: see the class), and None for the other arguments."""
         out, lse, q, k, v, values, log_weights, token_edu = ctx.saved_tensors
         with torch.no_grad():
-            modify = _score_mod(token_edu, values + log_weights, "shift")  # adds log w; only shifts have a factor beta
+            modify = _score_mod(token_edu, values + log_weights, "shift")  # beta belongs to a shift; add log w too
             weighted_out, aux = _attend(q, k, v, ctx.mask, modify, ctx.compiled, return_aux=_LSE)
             # r_i; queries at padding see no key, so their denominator is 0 and the ratio undefined
             ratio = (aux.lse - lse).exp().nan_to_num(0.0, 0.0, 0.0).unsqueeze(-1)         # [B, H, T, 1]

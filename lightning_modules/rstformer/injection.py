@@ -35,7 +35,7 @@ ABLATIONS = get_args(Ablation)
 
 
 class LearnedFactor(NamedTuple):
-    """Learned factor beta_h of a table that shifts scores by beta_h s, where s = sign (w - neutral) with w >= 0."""
+    """Learned factor beta_h of a table that shifts scores by beta_h s, where s = sign * (w - neutral), w >= 0."""
 
     beta: Tensor  # [H]
     weights: Tensor  # w, from which `FactorGradient` computes the gradient of beta, [B, H, E, 2b + 1]
@@ -167,14 +167,14 @@ class DiscourseInjection(nn.Module):
 
     The LDD has the probabilities p(a, b, l) that EDU (elementary discourse unit) a, of the query, is the nucleus of EDU
     b, of the key, under relation l; p_h is their sum over l, weighted for head h. beta_h, in two of the
-    formulas, is learned, from 0 (plain attention), and part of the table: its gradient is a sum over pairs of EDUs.
+    formulas, is learned, from 0 (plain attention). The table contains it, so its gradient sums over pairs of EDUs only.
 
     Args:
         weights: weights of relations for each head, [H, R], see `head_relations`.
         injection: what replaces a score S: `product` S p_h, `one_plus` S (1 + p_h), `bias` S + beta_h p_h, or
             `log_bias` S + beta_h log(eps + p_h).
-        ablation: `wac` replaces S by p_h; `no_labels` makes p_h the mean over relations; `no_discourse` returns no
-            table. The others change the LDD, in the data, and equal `none` here.
+        ablation: `wac` ("without attention calculation") replaces S by p_h; `no_labels` makes p_h the mean over
+            relations; `no_discourse` returns no table. The others change the LDD, in the data, and equal `none` here.
         learn_weights: whether to learn the weights of relations, initialized with `weights`.
         own_edu_neutral: whether `log_bias` keeps the scores of pairs of tokens in the same EDU.
 
@@ -237,7 +237,7 @@ class DiscourseInjection(nn.Module):
             return HeadTable(p, "scale")
         if self.injection == "one_plus":
             return HeadTable(1 + p, "scale")
-        # the shift is beta_h slope; `LearnedFactor` stores slope = sign (w - neutral_weight) by its weights w >= 0
+        # the shift is beta_h slope; `LearnedFactor` stores slope = sign * (w - neutral_weight) by its w >= 0
         slope, neutral_weight, sign = p, 0.0, 1
         if self.injection == "log_bias":
             slope = (_EPS + p.clamp(min=0)).log()  # learned weights of relations can make p negative

@@ -106,7 +106,7 @@ class LEDWindowAttention(nn.Module):
         view = layer_view.view
         scale = 1 / math.sqrt(hidden_states.shape[-1] // self.heads)
         q, k, v = (self.split(layer, hidden_states) for layer in (self.query, self.key, self.value))  # [B, H, T, D / H]
-        table = None if layer_view.table is None else layer_view.table()  # here, so that checkpoints recompute it
+        table = None if layer_view.table is None else layer_view.table()  # here: activation checkpointing recomputes it
         path, _ = self.choose(hidden_states.device, hidden_states.shape[1])
         if path == "fused":
             if self.window not in view.block_masks:  # computed once, as layers share the view
@@ -214,9 +214,9 @@ class DiscourseLED(nn.Module):
             self.adapters.set_discourse(discourse.gamma, view.token_edu, discourse.band.shape[-1])  # [-1]: R relations
         if not len(self.injections):
             return view, [None] * num_layers  # plain attention
-        is_copied = view.token_edu.device != discourse.token_edu.device  # a copy on a GPU
-        token_edu = discourse.token_edu if is_copied else view.token_edu  # the check needs no wait for the GPU
-        check_band(token_edu, self.reach, discourse.band, discourse.ids)  # reach: largest window
+        is_copied = view.token_edu.device != discourse.token_edu.device  # the view has a copy on a GPU
+        token_edu = discourse.token_edu if is_copied else view.token_edu  # checks the CPU's: no wait for the GPU
+        check_band(token_edu, self.reach, discourse.band, discourse.ids)  # reach: largest window, to each side
         if self.injections[0].learned:  # a table of each layer, from its parameters
             return view, [partial(injection, discourse.band) for injection in self.injections]
         table = self.injections[0](discourse.band)  # all layers share it

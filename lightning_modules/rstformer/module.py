@@ -27,15 +27,16 @@ _DISCOURSE = "network.injections."  # prefix of the parameters of discourse: bet
 
 
 class RSTformer(SequenceToSequence):
-    """LED (Longformer encoder-decoder) with labeled discourse distributions (LDDs) in the attention of its encoder.
+    """LED (Longformer encoder-decoder) whose encoder attends with discourse (Pu, Wang and Demberg 2023).
 
-    Loss term: `nll`, the mean over each summary of -log P(y_t). `injection.ablation` is an ablation of the paper. Data
-    and model need the same `ablation` and `checkpoint`, which `setup` checks.
+    The discourse of a document is its LDD (labeled discourse distribution): the probability that EDU (elementary
+    discourse unit) a is the nucleus of EDU b under relation l. Loss term: `nll`, the mean over each summary of
+    -log P(y_t). Data and model need the same `checkpoint` and `ablation` of discourse, which `setup` checks.
 
     Args:
         vocab_size: size of the vocabulary; at most that of a pretrained LED.
         encoder: the LED, see `LEDOptions`.
-        dropout: dropout of a LED without pre-training, also on inputs of attention, not on attention weights.
+        dropout: dropout of a LED without pre-training: on embeddings and sublayer outputs, not on attention weights.
         injection: how discourse enters attention, see `InjectionOptions`.
         optimizer: options of AdamW, see `RSTformerOptimizer`.
         decoding: decoding options; by default beam size 4, 35 to 120 tokens, mean log-probability. The generation
@@ -85,7 +86,7 @@ class RSTformer(SequenceToSequence):
             adapters = DiscourseAdapters(led, encoder.lora_rank, encoder.lora_alpha, no_labels=no_labels)
         self.network = DiscourseLED(led, attention_injection, encoder.attention, adapters)
         if encoder.checkpoint_activations:  # of each layer, its discourse table included
-            # reentrant checkpoints would compute no gradient of parameters outside the layer, from which tables follow
+            # not reentrant: through its table, a layer also depends on parameters of `injections`, which it lacks
             led.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         if encoder.compile_layers:
             for layer in [*led.led.encoder.layers, *led.led.decoder.layers]:
@@ -188,8 +189,8 @@ class RSTformer(SequenceToSequence):
             rank_zero_info(f"{heads} use the most frequent of {self.relations} relations: {names}")
 
     def _check_reach(self, data: Any) -> None:
-        """Raise a `UserError` if EDUs in a window are farther apart than `half_width`, the reach of the parses."""
-        window = self.network.reach
+        """Raise a `UserError` if EDUs in a window are farther apart than `data.half_width`, the band of LDDs."""
+        window = self.network.reach  # the largest attention window, in tokens to each side
         for split in data.loaded_splits():
             widest, name = data.widest_reach(split, window)
             if widest > data.half_width:
@@ -200,7 +201,7 @@ class RSTformer(SequenceToSequence):
                 )
 
     def on_fit_start(self) -> None:
-        """Keep the seed as `Summarizer` does; a `UserError` if a document has more tokens than the LED positions."""
+        """Store the seed as `Summarizer` does; a `UserError` if a document has more tokens than the LED positions."""
         super().on_fit_start()
         data = getattr(self.trainer, "datamodule", None)  # None if loaders are passed to the trainer
         for split in ("train", "val") if data is not None else ():
@@ -276,6 +277,5 @@ class RSTformer(SequenceToSequence):
         """
         max_positions = self.network.led.config.max_decoder_position_embeddings
         if max_positions < target.shape[-1]:
-            problem = f"a summary has {target.shape[-1]} tokens"
-            raise UserError(f"{problem}, {self._remedy('target', max_positions)}")
+            raise UserError(f"a summary has {target.shape[-1]} tokens, {self._remedy('target', max_positions)}")
         return super().decoder_inputs(target)

@@ -53,7 +53,7 @@ class InjectionOptions:
     formula: Injection = "log_bias"
     """Formula by which p, the probability of a relation between two EDUs, enters the scores of their tokens."""
     ablation: Ablation = "none"
-    """Ablation of the paper; the data needs the same one."""
+    """Ablation of discourse, see `RSTformerData`; the data needs the same one."""
     own_edu_neutral: bool = True
     """With `log_bias`, keep the scores of two tokens of the same EDU; false adds beta log(eps)."""
     relations: int = 15
@@ -67,7 +67,7 @@ class InjectionOptions:
 
 @dataclass(frozen=True)
 class RSTformerOptimizer(AdamWOptions):
-    """Options of AdamW; not used if the config names an optimizer. Discourse has no decay, `constant` no warm-up."""
+    """AdamW, unless the config names an optimizer; no decay of discourse's parameters, no warm-up with `constant`."""
 
     lr: float = 3e-4
     """Peak learning rate."""

@@ -28,17 +28,17 @@ class _Reading:
     edges: list[tuple[int, str, re.Match]] = field(default_factory=list)  # first character, line, match of Discourse=
     sentences: list[Offsets] = field(default_factory=list)
     paragraphs: list[int] = field(default_factory=list)  # first characters
-    sentence: int | None = None  # first character of the current sentence; None before its first word
+    sentence_start: int | None = None  # first character of the current sentence; None before its first word
     new_paragraph: bool = False  # whether the next word begins a paragraph
     range_start: int = 0  # first character of the last range of words such as 3-4 (`don't` of `do` and `n't`)
-    range_end: int = 0  # number of the last word of this range; 0 without a range in the sentence
-    inner: int = 0  # number of characters of its words that have been read
+    last_in_range: int = 0  # number of the last word of this range; 0 without a range in the sentence
+    range_chars: int = 0  # number of characters of its words that have been read
 
     def end_sentence(self) -> None:
-        if self.sentence is not None:
-            self.sentences.append((self.sentence, len(self.text)))
-        self.sentence = None
-        self.range_end = 0
+        if self.sentence_start is not None:
+            self.sentences.append((self.sentence_start, len(self.text)))
+        self.sentence_start = None
+        self.last_in_range = 0  # the last word of a range of words, such as 3-4
 
 
 def read(text: str, name: str) -> list[TreebankDocument]:
@@ -118,21 +118,21 @@ def _read_word(line: str, where: str, reading: _Reading) -> None:
 
 def _add_word(identifier: str, form: str, space_after: str, reading: _Reading) -> int:
     """Append a word or a range like `1-2` to `reading`, not the words inside a range; return its start in the text."""
-    if identifier.isdecimal() and int(identifier) <= reading.range_end:  # a word inside a range
-        start = min(reading.range_start + reading.inner, len(reading.text) - 1)  # words may be longer than their range
-        reading.inner += len(form)
+    if identifier.isdecimal() and int(identifier) <= reading.last_in_range:  # a word inside a range
+        start = min(reading.range_start + reading.range_chars, len(reading.text) - 1)  # its words may exceed the text
+        reading.range_chars += len(form)
         return start
     start = len(reading.text) + len(reading.space)
     reading.text += reading.space + form
     reading.space = space_after
-    if reading.sentence is None:
-        reading.sentence = start
+    if reading.sentence_start is None:
+        reading.sentence_start = start
     if reading.new_paragraph:
         reading.paragraphs.append(start)
         reading.new_paragraph = False
     if "-" in identifier:
-        reading.range_start, reading.range_end = start, int(identifier.split("-")[1])
-        reading.inner = 0
+        reading.range_start, reading.last_in_range = start, int(identifier.split("-")[1])
+        reading.range_chars = 0
     return start
 
 

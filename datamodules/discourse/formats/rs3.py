@@ -118,7 +118,7 @@ def _nuclear_relation(unit: _Unit, children: list[_Unit], relation_types: dict[s
     candidates = [child.relation for child in children if relation_types.get(child.relation) != {"rst"}]
     if unit.kind == SPAN:
         candidates = [name for name in candidates if candidates.count(name) > 1]  # one child alone may be a satellite
-    only_multinuclear = [name for name in candidates if relation_types.get(name) == {"multinuc"}]  # never of satellites
+    only_multinuclear = [name for name in candidates if relation_types.get(name) == {"multinuc"}]  # not for satellites
     return Counter(only_multinuclear or candidates).most_common(1)[0][0] if candidates else SPAN  # the most frequent
 
 
