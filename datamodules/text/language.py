@@ -208,11 +208,14 @@ class Language:
     @cached_property
     def stem(self) -> Callable[[str], str] | None:
         """The Snowball stemmer of the language; None if NLTK has none, and for English, which uses Porter's stemmer."""
-        if self.primary not in _SNOWBALL:  # as for English
-            return None
-        from nltk.stem.snowball import SnowballStemmer  # imports much of NLTK, so only where it is needed
+        return partial(_snowball_stem, _SNOWBALL[self.primary]) if self.primary in _SNOWBALL else None  # as for English
 
-        return SnowballStemmer(_SNOWBALL[self.primary]).stem
+
+def _snowball_stem(name: str, word: str) -> str:
+    """Return the stem of a word by the Snowball stemmer of a language, such as "arabic"."""
+    from nltk.stem.snowball import SnowballStemmer  # imports much of NLTK, so only where it is needed
+
+    return SnowballStemmer(name).stem(word)  # a new object: NLTK's Arabic stemmer keeps flags of the word before
 
 
 @cache

@@ -90,6 +90,7 @@ def test_words_of_english_stems_and_texts_that_are_written():
     words = vocabulary(language="ru")
     assert words.description == "stem:snowball|tok:ru"
     assert words.encode("столица столицы") == [words["столица"]] * 2
+    assert [language_of("ar").stem(word) for word in ("سمعوا", "كتابهم", "سمعوا")] == ["سمع", "كتاب", "سمع"]  # no state
     assert vocabulary(language="tr").description == "stem:none|tok:tr"
     with pytest.raises(ValueError, match="'perl' is English"):
         vocabulary("perl", "ru")
