@@ -43,7 +43,7 @@ def split_sentences(text: str, splitter: Splitter = "auto", language: str = "en"
     """
     text = " ".join(text.split())
     if splitter == "auto":
-        splitter = "tokenized" if _is_tokenized(text) else "sentencex"
+        splitter = "tokenized" if _is_tokenized(text, language) else "sentencex"
     if splitter == "tokenized":
         pieces = _split_at(text, [match.end() for match in _TOKEN_END.finditer(text)])
     elif splitter == "sentencex":
@@ -53,9 +53,11 @@ def split_sentences(text: str, splitter: Splitter = "auto", language: str = "en"
     return [piece.strip() for piece in pieces if piece.strip()]
 
 
-def _is_tokenized(text: str) -> bool:
+def _is_tokenized(text: str, language: str) -> bool:
     """Return whether at least half of the stops are separate tokens, as in tokenized text except in abbreviations."""
-    separate_stops = len(_STOP_ALONE.findall(text))
+    stops = _STOP_ALONE.findall(text)
+    # In French, running text has a space before ? and !, too.
+    separate_stops = len(stops) if language != "fr" else sum("." in stop for stop in stops)
     return separate_stops > 0 and separate_stops >= len(_STOP_ATTACHED.findall(text))
 
 

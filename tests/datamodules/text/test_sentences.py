@@ -34,6 +34,8 @@ def test_tokenized_text_splits_at_stops_that_are_tokens():
     expected = ["`` we saw it , '' said l.l. doungal . ''", "nobody came !", "why ?", "the u.s. army was there ."]
     assert split_sentences(text) == expected and split_sentences(text, "tokenized") == expected
     assert split_sentences(text, "sentencex") != expected
+    french = ["Le ministre a parlé.", "Que dira-t-il ?"]  # no tokens, but French marks
+    assert split_sentences(" ".join(french), language="fr") == french
     for end in (". ''", ". )", "! '' -rrb-", "?"):  # closing marks are no sentence
         assert split_sentences(f"`` it rained {end} we stayed {end}") == [f"`` it rained {end}", f"we stayed {end}"]
 
