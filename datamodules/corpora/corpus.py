@@ -78,7 +78,7 @@ def build_documents(
         on_bad_record: `raise` stops at a record that cannot become a document; `skip` leaves it out, and lists it in a
             warning and in the manifest.
         require_references: whether a record without a reference is bad, since training needs one.
-        num_proc: number of processes that split sentences in `language`.
+        num_proc, language: number of processes that split sentences, and code of the language whose rules they use.
 
     Raises:
         UserError: if the corpus has no such split, a record is bad and not skipped, or no document is left.
@@ -90,15 +90,15 @@ def build_documents(
     fingerprint = corpus.fingerprint(split)
 
     def folder_of(with_references: bool) -> Path:
-        # "auto", once an option (the splitter of sentences), stays in the key, so that existing folders are still found
+        # "auto" was the value of an option that no longer exists; it stays, so that existing folders are still found
         content = [VERSION, version("sentencex"), fingerprint, "auto", with_references]
-        content += language_of(language).setting.values()  # empty for English
+        content += language_of(language).setting.values()  # the code; nothing for English, as in existing keys
         key = text_digest(json.dumps(content))[:20]  # 80 bits: a collision is practically impossible
         return Path(cache_dir) / f"{type(corpus).__name__.lower()}-{split}-{key}"
 
     folder = folder_of(require_references)
     if not (folder / "manifest.json").exists() and _all_have_references(folder_of(not require_references)):
-        folder = folder_of(not require_references)  # the same documents, whether references are required or not
+        folder = folder_of(not require_references)  # same documents: each has a reference, none was skipped
     if not (folder / "manifest.json").exists():
         to_document = partial(make_document, require_references=require_references, language=language)
         with appearing_folder(folder) as building:  # renamed to `folder` when complete
@@ -171,7 +171,7 @@ def _sentences(text: str | list[str], language: Language) -> list[str]:
     if isinstance(text, str):
         sentences = language.split_sentences(text)
     else:
-        sentences = [language.normalize(" ".join(line.split())) for line in text]
+        sentences = [language.normalize(" ".join(line.split())) for line in text]  # NFC, as in `split_sentences`
     return [sentence for sentence in sentences if not is_blank(sentence)]
 
 
@@ -184,7 +184,7 @@ def _write_documents(
     num_proc: int,
 ) -> dict[str, Any]:
     """Write the documents of a split to `documents.arrow` in `folder`, and return the manifest, see `read_manifest`."""
-    import pyarrow as pa  # not at the top: a command that summarizes a text makes documents without a table
+    import pyarrow as pa  # not at the top: to summarize a text, documents are made but no table is written
 
     texts = pa.list_(pa.list_(pa.string()))  # a list of texts, each a list of sentences
     schema = pa.schema([("id", pa.string()), ("parts", texts), ("references", texts)])
@@ -257,7 +257,7 @@ def _all_have_references(folder: Path) -> bool:
 
 
 def _report_skipped(name: str, folder: Path, skipped: list[dict[str, str]], on_bad_record: OnBadRecord) -> None:
-    """Warn about skipped records; with `raise`, raise a `UserError`: the table may be from a command with `skip`."""
+    """Warn of skipped records; with `raise`, raise an error: an earlier run with `skip` may have cached the table."""
     if not skipped:
         return
     examples = [f"{bad['where']}: {bad['problem']}" for bad in skipped[:3]]

@@ -13,8 +13,8 @@ from datamodules.text.language import language_of
 class OwnSentences(Corpus):
     """Whole documents of another corpus, each with some of its own sentences as the reference.
 
-    Pre-training on these pairs teaches a generative model to locate and copy sentences, with `lead` within some hundred
-    steps, even if reference summaries are too few for a model without pre-training to learn to use the document.
+    Pre-training on these pairs teaches a generative model to find and copy sentences; with `lead`, a few hundred steps
+    suffice. It helps even where summaries are too few for a model without pre-training to learn to use the document.
     `GapSentenceData` is similar but removes the sentences from the document. Sentences are split and selected in one
     process, while the corpus is read.
 

@@ -79,7 +79,7 @@ def _similar_pairs(texts: Sequence[str], num_proc: int) -> Iterable[tuple[int, i
             if signature.jaccard(signatures[candidate]) >= _THRESHOLD:  # estimated similarity of the sets of 5-grams
                 yield candidate, index
         for bucket in text_buckets:
-            if len(bucket) < _BUCKET:  # later texts are compared with all of a bucket: limits the time for many copies
+            if len(bucket) < _BUCKET:  # a later text is compared with all in the bucket: a limit saves time
                 bucket.append(index)
 
 
@@ -102,7 +102,7 @@ PACKAGES = frozenset({
 # Increase it when the same files give other records.
 _VERSION = 2
 _EVAL_SHARE, _MAX_EVAL = 0.05, 1000  # size of val and of test: fraction of the docstrings, and maximum number
-_MAX_CLUSTER_SHARE = 50  # a cluster of more than 1/50 of val or test would dominate the scores, and goes to train
+_CLUSTER_DIVISOR = 50  # a cluster of more than 1/50 of val or test would dominate the scores, and goes to train
 
 
 class Docstrings(Corpus):
@@ -115,7 +115,7 @@ class Docstrings(Corpus):
     Args:
         folders: folders with `.py` files; by default the standard library and the packages of `PACKAGES`.
         num_proc: number of processes that parse and compare; by default the number of cores, at most 8.
-        max_words: leave out documents with more words, for example for slow parsers; the others keep their split.
+        max_words: leave out documents with more words, for slow discourse parsers; the others keep their split.
         packages: names of the installed packages that are read beside the standard library; by default `PACKAGES`.
 
     Raises:
@@ -185,7 +185,7 @@ def split_by_cluster(docstrings: list[Docstring], num_proc: int = 1) -> dict[str
     bodies = ["\n".join(docstring.body) for docstring in docstrings]
     summaries = [docstring.summary.lower().rstrip(".") for docstring in docstrings]
     max_size = min(_MAX_EVAL, round(_EVAL_SHARE * len(docstrings)))  # of val and of test
-    max_members = max(1, max_size // _MAX_CLUSTER_SHARE)  # 1/50 of val or test, so that no cluster dominates it
+    max_members = max(1, max_size // _CLUSTER_DIVISOR)  # 1/50 of val or test, so that no cluster dominates it
     splits: dict[str, list[Docstring]] = {"test": [], "val": [], "train": []}
     groups = clusters(bodies, [summaries, bodies], num_proc=num_proc)  # similar bodies, equal summaries or bodies
     hashes = [text_digest("\n".join([docstring.name, docstring.summary, *docstring.body])) for docstring in docstrings]

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 from datamodules.documents import FIX_OR_SKIP, OR_SKIP, BadRecord, Record, UserError
 from datamodules.text.lines import is_blank, split_lines
 
-# name of a rule -> its marks, and what replaces them
+# name of a rule -> pattern of its marks (strings in published datasets that are no text), and what replaces them
 RULES = {
     "byte order marks": (re.compile("\ufeff"), ""),
     "sentence tags <S>": (re.compile(r"</?S> ?"), ""),  # PubMed and arXiv of Cohan et al. (2018)
@@ -20,14 +20,14 @@ RULES = {
 
 
 def clean(value: Any, counts: Counter[str]) -> Any:
-    """Remove the marks of `RULES` from a text or nested lists of texts, and count them by rule; None is unchanged."""
+    """Remove marks of datasets (`RULES`), such as "(CNN)", from a text or nested lists of texts; count them by rule."""
     if isinstance(value, list):
         return [clean(item, counts) for item in value]
     if isinstance(value, str):
         for rule, (marks, replacement) in RULES.items():
             value, num_removed = marks.subn(replacement, value)
             counts[rule] += num_removed
-    return value
+    return value  # without marks; None and numbers are unchanged
 
 
 # None comes first because the command line takes the first type that fits, and "null" is also a valid string
@@ -49,12 +49,12 @@ class Fields:
         id: field that holds the id; by default `id`, or file name and line number if there is no such field.
         paragraphs: separator of paragraphs in a document that is one string: `blank_line`, `line` or `none`.
         separator: string between source documents in a document that is one string; replaces `paragraphs`.
-        document_list: meaning of a list of strings: the parts (paragraphs or source documents), or the sentences of one
-            part. A list of lists of strings holds the sentences of each part, or with `tokens` the tokens of each
-            sentence of one part (the JSON of PreSumm).
+        document_list: meaning of a list of strings: `parts` (paragraphs or source documents), or the `sentences` of one
+            part. A list of lists of strings has a list of sentences for each part, or with `tokens` a list of tokens
+            for each sentence of the only part (the JSON of PreSumm).
         document_sentences: `split` splits text into sentences; `line` takes each line as a sentence.
-        summary_list: meaning of a list of strings: several references, or the sentences of one reference; with `tokens`
-            as in `document_list`.
+        summary_list: meaning of a list of strings: several `references`, or the `sentences` of one; lists of lists and
+            `tokens` as in `document_list`.
         summary_sentences: like `document_sentences`, for references.
         skip_parts: number of parts to leave out at the beginning of each document.
 
@@ -75,7 +75,7 @@ class Fields:
 
     def __post_init__(self) -> None:
         for name in ("document", "summary"):
-            if isinstance(getattr(self, name), list):  # becomes a tuple, so that both have the same fingerprint
+            if isinstance(getattr(self, name), list):  # a tuple, so that equal lists and tuples have one fingerprint
                 object.__setattr__(self, name, tuple(getattr(self, name)))  # a frozen dataclass forbids `self.name =`
         for field in fields(self):
             value, choices = getattr(self, field.name), get_args(field.type)
@@ -91,9 +91,9 @@ class Fields:
         """Convert a row to a record, cleaned by `RULES`, or to a `BadRecord` if a field is invalid.
 
         `where` is the place of the row for messages; the names of the row's fields are added to it if the summary field
-        is missing. `number`, such as `train-12`, is the id of a row without a field `id`.
+        is missing. `number` names the row, such as `train-12`; it is the id if the row has no field `id`.
         """
-        # the number replaces a missing `id`, but not a missing field that the user named
+        # `number` replaces a missing field `id`, but not a missing field that the user named
         identifier = row.get(self.id or "id", number if self.id is None else None)
         if isinstance(identifier, float) and identifier.is_integer():  # pandas writes 1 as 1.0
             identifier = int(identifier)
@@ -138,14 +138,14 @@ def _texts(value: Any, layout: DocumentList | SummaryList) -> list[str | list[st
         return [value]
     if not isinstance(value, list):
         return None
-    lists = [item for item in value if not isinstance(item, str)]  # each the sentences of a text, or tokens of one
+    lists = [item for item in value if not isinstance(item, str)]  # sentences of a text, or tokens of a sentence
     if not all(isinstance(item, list) and all(isinstance(text, str) for text in item) for item in lists):
         return None
     if lists and len(lists) < len(value) and layout != "references":  # only references may mix strings and lists
         return None
     if layout == "tokens" and value:  # each item is a sentence of one text, as a list of tokens
         return [[" ".join(tokens) for tokens in lists]] if len(lists) == len(value) else None
-    return [value] if layout == "sentences" and not lists else value  # strings are sentences of one text, or texts
+    return [value] if layout == "sentences" and not lists else value  # one text's sentences, or several texts
 
 
 def _paragraphs(text: str, paragraphs: Paragraphs) -> list[str]:
@@ -163,7 +163,7 @@ def _lines_or_text(text: str | list[str], sentences: Sentences) -> str | list[st
 
 
 def _bad_field(row: dict[str, Any], where: str, field: str, expected: str, argument: str) -> BadRecord:
-    """Return the error of a field that is missing (`argument` can name another) or whose type is not `expected`."""
+    """Return the error of a field that is missing or not of type `expected`; the user names it by option `argument`."""
     if field not in row:
         available = ", ".join(row) or "none"
         problem = f"it has no field {field!r} (there are: {available})"

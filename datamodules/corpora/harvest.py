@@ -62,7 +62,7 @@ def summary_and_body(docstring: str) -> tuple[str, list[str]] | None:
 
 
 def _paragraphs(blocks: list[str]) -> Iterator[str]:
-    """Yield the paragraphs in blocks (texts between blank lines), with one for each list item or entry of a section."""
+    """Yield the paragraphs in blocks (texts between blank lines); each list item or entry of a section becomes one."""
     section: str | None = None  # "entries" (parameters etc.), "other" (left out), or None in plain text
     numpy_style = False  # titles are underlined, and names stand on a line above the description
     margin: int | None = None  # indentation of the first entry of the section; None before it
@@ -70,7 +70,7 @@ def _paragraphs(blocks: list[str]) -> Iterator[str]:
         title, underlined, body = _heading(block)
         if title is not None:
             numpy_style, margin, section = underlined, None, None
-            if match := _SECTION.match(title):  # another title begins plain text
+            if match := _SECTION.match(title):  # after any other title comes plain text
                 section = "entries" if match["entries"] else "other"
         elif section is not None and not numpy_style and not block[:1].isspace():
             section = None  # a section in Google's style ends with its indentation
@@ -124,7 +124,7 @@ def _items(text: str) -> list[str]:
 
 
 def _prose(paragraph: str) -> str | None:
-    """Return a paragraph on one line without markup; None for code, tables, under 3 words or few words of letters."""
+    """Return a paragraph on one line without markup; None for code, tables, under 3 words, or too few of letters."""
     if _CODE.search(paragraph):
         return None
     for pattern, replacement in _MARKUP:
@@ -214,7 +214,7 @@ def harvest(
     num_proc: int = 1,
     read_file: Callable[[tuple[str, Path]], list[Docstring]] = docstrings_of_file,
 ) -> list[Docstring]:
-    """Return the docstrings that `read_file` finds in `source_files`, in order, without duplicate docstrings."""
+    """Return the docstrings that `read_file` finds in `files` (of `source_files`), in order, without duplicates."""
     distinct: dict[tuple[str, tuple[str, ...]], Docstring] = {}  # by lower-case summary, and body
     names: set[str] = set()  # qualified names of the docstrings so far
     with mapper(num_proc) as map_in_processes, progress_bar() as progress:

@@ -74,8 +74,8 @@ class Hub(Corpus):
         train: name of this split in the repository, or a slice ("train[:95%]").
         val: the same.
         test: the same.
-        stream: read the splits over the network while documents are built, without a copy of the whole dataset, which
-            pre-training on the beginning of a huge one needs; slices of splits cannot be streamed.
+        stream: read the splits over the network while documents are built, without a copy of the whole dataset, as for
+            pre-training on the beginning of a huge dataset; slices of splits cannot be streamed.
         max_records: maximum number of records read from the start of each split.
         document: column that holds the text or a list of texts, "outer.inner" for nested columns. For this and the
             following arguments see `Fields`.
@@ -136,7 +136,7 @@ class Hub(Corpus):
         names = dataset.column_names or []  # None for some streams, before their first row
         columns = [name for name in source.fields.names if name in names]
         rows = dataset.select_columns(columns) if columns else dataset  # reads only these, or all if none is known yet
-        unread = dict.fromkeys(name for name in names if name not in columns)  # for messages, which list all columns
+        unread = dict.fromkeys(name for name in names if name not in columns)  # None, so that messages list them
         for number, row in enumerate(islice(self._read(rows), self.max_records)):
             where = f"{source.name} {source.splits[split]} row {number}"
             yield source.fields.record(row | unread, where, f"{split}-{number}")

@@ -43,12 +43,12 @@ class _ProgressLines(Progress):
     def __init__(self) -> None:
         # nothing is drawn: `advance` prints the lines; the speed is that of the last 1,000 items within the last hour
         super().__init__(disable=True, auto_refresh=False, speed_estimate_period=3600)
-        self.last_line = monotonic()  # time of the last line, in seconds
+        self.last_printed = monotonic()  # time of the last line, in seconds
 
     def advance(self, task_id: TaskID, advance: float = 1) -> None:
         super().advance(task_id, advance)
-        if self.last_line + LINE_INTERVAL <= monotonic():
-            self.last_line = monotonic()
+        if self.last_printed + LINE_INTERVAL <= monotonic():
+            self.last_printed = monotonic()
             task = self._tasks[task_id]
             total = ""
             if task.total:  # None if the number of items is unknown

@@ -155,16 +155,16 @@ def _csv_rows(stream: IO[bytes], path: Path, kind: str, fields: list[str]) -> It
         try:
             row = next(rows, None)
         except csv.Error as error:
-            yield start, BadRecord(where, f"broken CSV ({error}){_until(start, rows)}", FIX_OR_SKIP)
+            yield start, BadRecord(where, f"broken CSV ({error}){_up_to_line(start, rows)}", FIX_OR_SKIP)
             continue
         if row is None:
             return
         if header is None:
             header = row
         elif surrogate := next((c for text in row for c in text if "\udc80" <= c <= "\udcff"), None):
-            yield start, _not_utf8(where, ord(surrogate) - 0xDC00, _until(start, rows))  # invalid byte: U+DC00 + byte
+            yield start, _not_utf8(where, ord(surrogate) - 0xDC00, _up_to_line(start, rows))  # byte b is U+DC00 + b
         elif row and len(row) != len(header):
-            problem = f"{len(row)} fields where the header has {len(header)}{_until(start, rows)}"
+            problem = f"{len(row)} fields where the header has {len(header)}{_up_to_line(start, rows)}"
             yield start, BadRecord(where, problem, FIX_OR_SKIP)
         elif name := next((key for key, text in zip(header, row) if key in fields and _LIST.fullmatch(text)), None):
             problem = f"field {name!r} is a list, which CSV cannot hold, unlike JSON Lines and Parquet"
@@ -173,13 +173,13 @@ def _csv_rows(stream: IO[bytes], path: Path, kind: str, fields: list[str]) -> It
             yield start, dict(zip(header, row))
 
 
-def _until(start: int, rows: Any) -> str:
+def _up_to_line(start: int, rows: Any) -> str:
     """Return ", up to line N" if a CSV row spans lines, for messages: an open quotation mark swallows lines."""
     return f", up to line {rows.line_num}" if rows.line_num > start else ""
 
 
 def _parquet_rows(path: Path, fields: list[str]) -> Iterator[tuple[int, Row]]:
-    """Yield number (from 1) and `fields` of each row; if the file lacks a field, also the other columns, as None."""
+    """Yield number (from 1) and `fields` of each row; if the file lacks one, also other columns, None, for messages."""
     import pyarrow.parquet as pq  # here, because most commands read no such file
 
     number = 0
@@ -207,7 +207,7 @@ def _parquet_rows(path: Path, fields: list[str]) -> Iterator[tuple[int, Row]]:
 
 
 def _not_utf8(where: str, byte: int, until: str = "") -> BadRecord:
-    """Return the error of a record with an invalid byte; `until`, if not empty, names its last line, see `_until`."""
+    """Return the error of a record with an invalid byte; `until` may tell where it ends, see `_up_to_line`."""
     problem = f"not UTF-8 (byte 0x{byte:02x}){until}"
     encoding = "utf-16" if byte in (0xFE, 0xFF) else "latin1"  # FE and FF are the byte order mark of UTF-16
     return BadRecord(where, problem, f"convert the file (iconv -f {encoding} -t utf-8), {OR_SKIP}")

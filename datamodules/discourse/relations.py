@@ -66,7 +66,7 @@ def _inventory(name: str, groups: Mapping[str, Sequence[str]], suffixes: tuple[s
     classes: dict[str, str] = {}  # class of each relation
     for group, relations in groups.items():
         for relation in (group, *relations):  # treebanks may also use the class itself as a relation
-            first_group = classes.setdefault(relation.lower(), group.lower())  # another if the relation is in two
+            first_group = classes.setdefault(relation.lower(), group.lower())  # the first class of the relation
             if relation.lower() == SPAN:  # marks a single nucleus in trees, see `Node.relations`
                 raise ValueError(f"inventory: {relation!r} is reserved and not a relation; leave it out")
             if first_group != group.lower():

@@ -36,7 +36,7 @@ class Entry(NamedTuple):
     id: str
     text_digest: str
     relations: tuple[str, ...]
-    rows: str  # `Parser.rows`: which EDUs carry probability
+    rows: str  # `Parser.rows`, `side` or `nucleus`: which EDUs carry probability
     digest: str  # of the tensors
     tensors: dict[str, tuple[torch.dtype, tuple[int, ...], int]]  # field -> type, shape, first byte in the file
 
@@ -54,10 +54,10 @@ class Shard(NamedTuple):
         Raises:
             OSError, RuntimeError: if the file was removed or truncated.
         """
-        entry = self.documents[key]
+        entry = self.documents[key]  # its `rows`, `side` or `nucleus`: which EDUs carry probability
         mapped = torch.from_file(str(self.path), shared=False, size=self.size, dtype=torch.uint8)
         tensors = {}
-        for field, (dtype, shape, first_byte) in entry.tensors.items():  # aligned: `save` puts wide types first
+        for field, (dtype, shape, first_byte) in entry.tensors.items():  # `view` needs alignment: wide types are first
             num_bytes = torch.Size(shape).numel() * dtype.itemsize
             tensors[field] = mapped[first_byte : first_byte + num_bytes].view(dtype).view(shape)
         return DiscourseParse(entry.id, entry.text_digest, relations=entry.relations, rows=entry.rows, **tensors)
@@ -85,17 +85,17 @@ def write_shard(folder: Path, rank: int, parses: dict[str, DiscourseParse]) -> P
 
 
 def _content(parses: dict[str, DiscourseParse]) -> bytes:
-    """Return the bytes of a shard: tensors such as `0.ldd` (LDD of document 0), and a JSON manifest in the header."""
+    """Return a shard's bytes: tensors such as `0.ldd` (labeled discourse distribution of document 0) and a manifest."""
     inventories = list(dict.fromkeys(parse.relations for parse in parses.values()))  # distinct relation names
     tensors: dict[str, Tensor] = {}
-    documents: dict[str, list] = {}  # by cache key: the number in names of its tensors, then fields of `Entry`
+    documents: dict[str, list] = {}  # key -> number in names of tensors, then values as in `Entry`
     for number, (key, parse) in enumerate(parses.items()):
         fields = {field: getattr(parse, field).contiguous() for field in _FIELDS}
         tensors |= {f"{number}.{field}": tensor for field, tensor in fields.items()}
-        inventory_id = inventories.index(parse.relations)  # instead of the names themselves
+        inventory_id = inventories.index(parse.relations)  # instead of the names; `rows`: which EDUs carry probability
         documents[key] = [number, parse.id, parse.text_digest, inventory_id, parse.rows, _digest(fields.values())]
     manifest = {"version": VERSION, "relations": inventories, "documents": documents}
-    return save(tensors, {"format": FORMAT, "parses": json.dumps(manifest)})
+    return save(tensors, {"format": FORMAT, "parses": json.dumps(manifest)})  # the second argument is for the header
 
 
 def _digest(tensors: Iterable[Tensor]) -> str:
@@ -144,7 +144,7 @@ def read_header(path: Path) -> Shard:
         for field in _FIELDS:
             tensor = header[f"{number}.{field}"]
             tensors[field] = (_DTYPES[tensor["dtype"]], tuple(tensor["shape"]), end + tensor["data_offsets"][0])
-        relations = inventories[inventory_id]
+        relations = inventories[inventory_id]  # and `rows`, `side` or `nucleus`: which EDUs carry probability
         documents[key] = Entry(id, text_digest, relations=relations, rows=rows, digest=digest, tensors=tensors)
     return Shard(path, size, documents)
 
@@ -155,7 +155,7 @@ def durable_write(path: Path, content: bytes) -> None:
     After a crash or power failure, the file is complete or absent. Temporary files of killed writers are removed.
     """
     temporary = path.with_name(f"{WRITING}{uuid4().hex}")
-    with builders_lock(path.parent, WRITING):  # first removes files of killed writers, if no other process writes
+    with builders_lock(path.parent, WRITING):  # shared by writers; if alone, this one removes files of killed ones
         try:
             with temporary.open("xb") as file:
                 file.write(content)

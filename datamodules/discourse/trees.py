@@ -142,7 +142,7 @@ class Tree:
 
         Several nuclei branch to the right, with the same relation: A B C becomes A (B C), as usual for RST-DT and in
         the binary trees of GUM. Several satellites of a nucleus are attached from the nearest to the farthest, first
-        satellites after the nucleus, then satellites before it: S N T becomes S (N T), N S T becomes (N S) T.
+        those after the nucleus, then those before it. With satellites S and T, S N T becomes S (N T), N S T (N S) T.
         """
         nodes = []
         for node in self.nodes:

@@ -29,7 +29,7 @@ _BY_NAME = {
 def make_graph(
     graph: GraphName | ParagraphGraph, parser: "Parser | None" = None, parses: Path | None = None
 ) -> ParagraphGraph:
-    """Return the graph of a name with default settings; a graph object, which may have others, is returned unchanged.
+    """Return the graph of a name, with default settings; a graph object is returned unchanged, with its own settings.
 
     Raises:
         ValueError: if the name is unknown, or `rst` has no parser or no folder of parses.

@@ -67,7 +67,7 @@ class Cues:
 
 
 def cues(sentences: Sequence[str]) -> list[Cues]:
-    """Return the cues of each sentence of a document; in text without capitals, pairs of content words are names."""
+    """Return each sentence's cues of discourse relations; without capitals, pairs of content words count as names."""
     texts = [sentence.replace("’", "'") for sentence in sentences]
     words = [WORD.findall(text) for text in texts]  # of each sentence
     verbs = []  # for each word of each sentence, the stem of a verb, or None
@@ -123,7 +123,7 @@ def _capitalized_runs(sentence: str) -> list[tuple[bool, list[str]]]:
     runs: list[tuple[bool, list[str]]] = []
     for phrase in _RUN.finditer(sentence):  # words without punctuation between them, which ends a run
         begins_sentence = not sentence[: phrase.start()].strip("\"'`“‘( ")  # only quotes and brackets before it
-        open_run = None  # the run that the preceding word ends, already in `runs`; None if that word is in no run
+        open_run = None  # the run of the preceding word, the last one in `runs`; None if that word is in no run
         for number, match in enumerate(WORD.finditer(phrase.group())):
             word = match.group().removesuffix("'s")
             if not word[0].isupper() or word.lower() in STOP_WORDS or len(word) == 1:  # no content word, or an initial
@@ -166,7 +166,7 @@ def verb_of(previous: str, word: str) -> str | None:
 def _nouns_after(words: Sequence[str], verbs: Sequence[str | None], determiners: frozenset[str]) -> list[str]:
     """Return the last of up to three content words that follow a determiner, before a verb ("the old *mill* burnt").
 
-    `verbs` has the stem of each verb, and None for each other word. A noun in -s comes with the word before it.
+    `verbs` has a stem for each verb, else None. If the word ends in -s, it may be a verb: the one before it comes, too.
     """
     nouns = []
     for index, word in enumerate(words):

@@ -17,7 +17,7 @@ CUES = ("marker", "entity", "event", "deverbal", "coreference")
 
 
 class Discourse(ParagraphGraph):
-    """G[i][j] = the fraction of the discourse relations of paragraph i with other paragraphs that are with paragraph j.
+    """G[i][j] = the discourse relations between paragraphs i and j, divided by those between i and all others.
 
     A rule-based version of the approximate discourse graph of Christensen et al. 2013, which Li et al. 2020 use. Two
     sentences of different paragraphs are related, with weight 1 for each cue:
@@ -26,7 +26,7 @@ class Discourse(ParagraphGraph):
     - `entity`: both contain the same name.
     - `event`: both contain the same verb (by its stem; not "said").
     - `deverbal`: the second contains a definite noun derived from a verb of the first ("resigned", "the resignation").
-      It comes later, or is in another source document.
+      The second comes later than the first, or is in another source document.
     - `coreference`: the second follows the first and begins with a pronoun or demonstrative; or it contains "the X",
       and the first, an earlier sentence of the same source document, "a X".
 
@@ -95,7 +95,7 @@ class Discourse(ParagraphGraph):
             "marker": lambda: follows & marker,
             "entity": lambda: _share_item(entities, entities) & earlier,
             "event": lambda: _share_item(verbs, verbs) & earlier,
-            # between sources, the noun may also be in the earlier sentence j and the verb in i; both count at [i, j]
+            # noun in i, verb in j < i; between source documents also noun in j, verb in i: entry [i, j] for both
             "deverbal": lambda: _below_diagonal(_has_deverbal_noun(sentence_cues) & (earlier | ~same_source)),
             "coreference": lambda: (follows & pronoun) | (introduced & same_source & earlier),
         }

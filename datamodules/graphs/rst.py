@@ -25,12 +25,12 @@ class RST(ParagraphGraph):
 
     A paragraph thus attends to its nuclei. A parser gives p, for pairs of elementary discourse units (EDUs).
 
-    - The whole document is parsed at once, so that parses are those of `precis parse`.
+    - The whole document is parsed at once, as by `precis parse`, whose parses can be used.
     - An EDU belongs to the paragraph of its first character; EDUs outside the selected paragraphs are ignored.
-    - The mean is over pairs of EDUs within the `band` of the parser; paragraphs without such a pair have weight 0.
+    - The mean is over pairs of EDUs at most `parser.band` EDUs apart; paragraphs without such a pair have weight 0.
     - The relations in `without` are ignored. Since at least one of two EDUs is the nucleus, the sum over all relations
-      is large for any two paragraphs, and largest (1 in both directions) for the least specific relation, `joint`.
-      Without `joint`, the sum measures how much other structure there is.
+      is large for any two paragraphs. It is largest for the least specific relation, `joint`, in which each EDU is the
+      nucleus of the other (1 in both directions). Without `joint`, the sum measures how much other structure there is.
 
     Args:
         parser: discourse parser.
@@ -48,7 +48,7 @@ class RST(ParagraphGraph):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for worker processes, without the weights of the parser and open files."""
-        attributes = ("fingerprint", "rows", "band")  # of the parser, for cache keys: workers only look up parses
+        attributes = ("fingerprint", "rows", "band")  # of the parser, for `parse_key`: workers only look up parses
         key_attributes = SimpleNamespace(**{name: getattr(self.parser, name) for name in attributes})
         state = {name: value for name, value in self.__dict__.items() if name != "cache"}  # opened again on first use
         return state | {"parser": key_attributes}
@@ -73,7 +73,7 @@ class RST(ParagraphGraph):
         parse_missing(documents, self.cache, self.parser)
 
     def weights(self, paragraphs: Paragraphs) -> NDArray:
-        """Return the averaged distribution, see `paragraph_means`; zeros for a document without text.
+        """Return mean probabilities of discourse relations, see `paragraph_means`; zeros for a document without text.
 
         Raises:
             MissingParse: if `prepare` has not parsed the document.
@@ -94,7 +94,7 @@ def owners(parse: "DiscourseParse", request: "ParseRequest", paragraphs: Paragra
     paragraph_of_sentence = np.full(len(sentence_starts), -1)
     for paragraph, (start, end) in enumerate(paragraphs.spans):  # ranges of `Document.sentences`
         paragraph_of_sentence[start:end] = paragraph
-    # the last sentence that begins at or before the EDU, whose first character is no whitespace, so in a sentence
+    # the last sentence that begins at or before the EDU: it has the EDU's first character, which is no whitespace
     sentence_of_edu = np.searchsorted(sentence_starts, parse.edus[:, 0].numpy(), side="right") - 1
     return paragraph_of_sentence[sentence_of_edu]
 
@@ -110,7 +110,7 @@ def paragraph_means(parse: "DiscourseParse", owner: NDArray, size: int, without:
         [L, L]; entry [i, j] is the mean probability that an EDU of paragraph j is the nucleus of an EDU of paragraph i.
     """
     is_summed = [name not in without for name in parse.relations]  # mask of relations
-    half = parse.half_width  # b, a number of EDUs
+    half = parse.half_width  # b, the maximum distance of two EDUs in the band; d below is -b, ..., b
     band = parse.band(half).numpy()[:, :, is_summed].sum(-1)  # [a, b + d] is p(a is the nucleus of a + d), [E, 2b + 1]
     nucleus = np.repeat(np.arange(parse.size)[:, None], 2 * half + 1, 1)  # EDU a of each entry, [E, 2b + 1]
     satellite = nucleus + np.arange(-half, half + 1)  # EDU a + d of each entry, [E, 2b + 1]

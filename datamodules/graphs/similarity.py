@@ -86,7 +86,7 @@ class Topic(ParagraphGraph):
 
     Args:
         topics: number of topics K.
-        max_terms: size of the vocabulary, the most frequent terms of at least two and at most half of the paragraphs.
+        max_terms: maximum number of terms, the most frequent, without those in one or in over half of the paragraphs.
         max_paragraphs: number of random training paragraphs to learn from.
         passes: number of passes over them.
         seed: seed of the random choice and of the initial topics.
@@ -121,7 +121,7 @@ class Topic(ParagraphGraph):
         # Number of paragraphs with each term. `dict.fromkeys` removes duplicates in the order of the text: the order of
         # a set differs between processes and would decide between terms of equal frequency.
         frequencies = Counter(term for terms in texts for term in dict.fromkeys(terms))
-        max_frequency = max(2, len(texts) / 2)  # more common terms say little; 2 in samples of up to three
+        max_frequency = max(2, len(texts) / 2)  # more common terms say little; at least 2, for tiny samples
         common = [term for term, count in frequencies.most_common() if 1 < count <= max_frequency]
         self._columns = {term: column for column, term in enumerate(common[: self.max_terms])}
         self._term_weights = np.zeros((self.topics, 0), dtype=np.float32)  # [K, V], V = 0 if no term is known
@@ -149,7 +149,7 @@ class Topic(ParagraphGraph):
         if self._term_weights is None:
             return {}
         content = base64.b64encode(np.ascontiguousarray(self._term_weights, "<f4").tobytes()).decode()
-        return {"terms": list(self._columns), "topics": self.topics, "likely": content}
+        return {"terms": list(self._columns), "topics": self.topics, "likely": content}  # "likely": weights
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Restore the topics from a `state`; raise UserError if it is empty or has another number of topics."""
@@ -157,7 +157,7 @@ class Topic(ParagraphGraph):
             problem = f"the saved graph has {state.get('topics', 'no')} topics, not {self.topics}"
             raise UserError(f"{problem}; give the settings of that run, or learn it again")
         self._columns = {term: column for column, term in enumerate(state["terms"])}
-        weights = np.frombuffer(base64.b64decode(state["likely"]), "<f4")  # the term weights, as in `state`
+        weights = np.frombuffer(base64.b64decode(state["likely"]), "<f4")  # the term weights
         self._term_weights = weights.reshape(self.topics, len(self._columns))  # [K, V]
 
     def mixtures(self, paragraphs: Paragraphs) -> NDArray:

@@ -65,7 +65,7 @@ def sentence_starts(request: Request, name: str = "text") -> list[int]:
                 place = f"{kind}[{number}] is characters {start} to {end} of a text of {len(text)}"
                 raise UserError(f"{name}: {place}; offsets must refer to this text")
     sentences = request.sentences or sentence_offsets(text, list(request.paragraphs) or None)  # split if unknown
-    spans = [(0, len(text)), *sentences]  # the text may begin earlier; below, the first visible character of each span
+    spans = [(0, len(text)), *sentences]  # text may begin before the first sentence; below: first visible characters
     return sorted({end - len(text[start:end].lstrip()) for start, end in spans if text[start:end].strip()})
 
 
@@ -74,7 +74,7 @@ def edu_features(
 ) -> EduFeatures:
     """Return the features of a text; `name` is its id.
 
-    Without `subwords`, the tokenizer of an encoder, there are only hashed features. `edus` are gold EDUs (elementary
+    Without `subwords`, the tokenizer of an encoder, words only have hashed features. `edus` are gold EDUs (elementary
     discourse units) for training; an EDU that begins inside a word tags that word.
 
     Raises:
@@ -89,9 +89,9 @@ def edu_features(
     sentence_words = {bisect_left(word_starts, start) for start in starts}
     first_words = sorted(word for word in sentence_words if word < num_words)  # a start after the last word has none
     paragraphs = request.paragraphs or paragraph_offsets(text)
-    ids, piece_offsets = ([], []) if subwords is None else subwords(text)  # of P subwords
+    ids, subword_offsets = ([], []) if subwords is None else subwords(text)  # of P subwords (pieces)
     # the last word that begins at or before the subword; -1 for one without visible characters, whose offsets are empty
-    piece_words = [bisect_right(word_starts, start) - 1 if start < end else -1 for start, end in piece_offsets]
+    piece_words = [bisect_right(word_starts, start) - 1 if start < end else -1 for start, end in subword_offsets]
     tags = torch.zeros(num_words, dtype=torch.long)  # 1 where an EDU begins
     for start, _ in edus:
         if not 0 <= start < len(text):
@@ -118,24 +118,24 @@ def edu_features(
 
 
 def _chain_lengths(length: int) -> list[int]:
-    """Split a sentence of `length` words into the fewest chains of at most `MAX_CHAIN` words, of about equal length."""
+    """Return lengths of the chains (parts tagged separately) of a sentence, as few and equal as `MAX_CHAIN` allows."""
     num_chains = math.ceil(length / MAX_CHAIN)
     shortest, num_longer = divmod(length, num_chains)  # the first chains have one word more
     return [shortest + 1] * num_longer + [shortest] * (num_chains - num_longer)
 
 
-def _layout(text: str, offsets: list[Span], lengths: list[int], paragraph_heads: set[int]) -> Tensor:
-    """Return `EduFeatures.layout`; `lengths`: words of each sentence, `paragraph_heads`: first words of paragraphs."""
+def _layout(text: str, offsets: list[Span], sentence_lengths: list[int], paragraph_starts: set[int]) -> Tensor:
+    """Return each word's place in its sentence and paragraph (`EduFeatures.layout`); starts are indices of words."""
     features = []
     word = 0
-    for length in lengths:
+    for length in sentence_lengths:
         for position in range(length):
             start = offsets[word][0]
-            after_space = start == 0 or text[start - 1].isspace()  # unlike most punctuation
+            after_space = start == 0 or text[start - 1].isspace()  # False for most punctuation
             remaining = length - 1 - position
             # Longer distances and sentences count as 20 and 60 words, so that all features are in [0, 1].
             distances = (min(position, 20) / 20, min(remaining, 20) / 20, min(length, 60) / 60)
-            features.append([position == 0, word in paragraph_heads, after_space, *distances])
+            features.append([position == 0, word in paragraph_starts, after_space, *distances])
             word += 1
     return torch.tensor(features, dtype=torch.float).reshape(-1, LAYOUT)  # [N, LAYOUT], also without words
 
@@ -165,8 +165,8 @@ class SegmentationBatch(Batch):
             piece_words.append(torch.where(text.piece_words < 0, text.piece_words, text.piece_words + shift))
         lengths = torch.tensor([length for text in texts for length in text.chains])  # [C]
         position = torch.arange(int(lengths.max()))  # [T]
-        first_word = lengths.cumsum(0) - lengths  # of each chain, [C]; below, `rows` has the indices of its words
-        rows = (first_word[:, None] + position).masked_fill(position >= lengths[:, None], 0)  # 0 at padding, [C, T]
+        first_word = lengths.cumsum(0) - lengths  # index of the first word of each chain, [C]
+        rows = (first_word[:, None] + position).masked_fill(position >= lengths[:, None], 0)  # indices of words, [C, T]
         return cls(
             ids=[text.id for text in texts],
             references=[[] for _ in texts],  # none, since a segmenter does not summarize

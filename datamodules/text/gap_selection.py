@@ -24,7 +24,7 @@ class WordCounts(NamedTuple):
 
     @classmethod
     def of(cls, sentences: Sequence[Sequence[int]]) -> Self:
-        """Count the words (as integers) of each sentence; entries are in the order of the sentences."""
+        """Count the words of each sentence, a list with an integer for each word; entries are in order of sentence."""
         sizes = [len(words) for words in sentences]
         tokens = np.fromiter((word for words in sentences for word in words), np.int64, sum(sizes))
         distinct_words, word_of_token = np.unique(tokens, return_inverse=True)  # [W], and the index in it of each token
@@ -55,14 +55,14 @@ def gains(counts: WordCounts, inside: NDArray[np.int64], unique: bool) -> Floats
     rest_before = counts.total[counts.word] - inside_before  # [E]
     inside_after = inside_before + counts.occurrences
     rest_after = rest_before - counts.occurrences
-    # By sentence x, after x is selected, [N]: words in both texts, in the selection, in the rest. `by_sentence` sums.
+    # Words if sentence x is selected, [N]: in both texts (`hits`), the selection (`predicted`), the rest (`reference`).
     if unique:
         shared = ((inside > 0) & (counts.total > inside)).sum()  # words in both the selection and the rest
         shared_before = (inside_before > 0) & (rest_before > 0)
         shared_after = (inside_after > 0) & (rest_after > 0)
-        hits = shared + counts.by_sentence(shared_after.astype(int) - shared_before)  # words that become shared or not
+        hits = shared + counts.by_sentence(shared_after.astype(int) - shared_before)  # 1: now shared, -1: no longer
         predicted = (inside > 0).sum() + counts.by_sentence(inside_before == 0)  # plus words new in x
-        reference = (counts.total > inside).sum() - counts.by_sentence(rest_after == 0)  # less words only x has
+        reference = (counts.total > inside).sum() - counts.by_sentence(rest_after == 0)  # without those only in x
     else:
         shared = np.minimum(inside, counts.total - inside).sum()  # occurrences in both the selection and the rest
         change = np.minimum(inside_after, rest_after) - np.minimum(inside_before, rest_before)  # [E]
@@ -126,7 +126,7 @@ def select(
         return sorted(rng.sample(range(len(sentences)), number))
     order, counting = selection.split("-")  # such as "ind", "orig"
     words = vocabulary(language=language)
-    words.limit_size()  # may clear the shared vocabulary, which bounds its memory, but makes earlier integers invalid
+    words.limit_size()  # bounds the memory; before `encode`, as clearing the vocabulary makes earlier integers invalid
     counts = WordCounts.of([words.encode(sentence) for sentence in sentences])
     factors = np.array([1 + rng.uniform(-noise, noise) for _ in sentences]) if noise else np.ones(len(sentences))
     chosen = principal(counts, number, unique=counting == "uniq", greedy=order == "seq", factors=factors)

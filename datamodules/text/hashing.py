@@ -30,9 +30,9 @@ def file_digest(path: Path) -> str:
 def hashed_words(text: str) -> tuple[list[tuple[int, int]], list[tuple[int, ...]]]:
     """Return the (start, end) characters of the words and punctuation marks of a text, and `FEATURES` hashes of each.
 
-    Words cover all visible characters. A character of a script without spaces, such as Chinese, is a word. The features
-    of a word, or of its first 64 letters, are 32-bit hashes of the word in lower case, its prefixes and suffixes of 1
-    to 4 letters, and its shape ("Xxx-9" for "Rev-2"). They are the same in every process and on every machine.
+    Every visible character is in one of them. A character of a script without spaces, such as Chinese, is a word. The
+    features of a word, or of its first 64 letters, are 32-bit hashes of the word in lower case, its prefixes and
+    suffixes of 1 to 4 letters, and its shape ("Xxx-9" for "Rev-2"), the same in all processes and on all machines.
     """
     offsets = [(match.start(), match.end()) for match in _WORD.finditer(text)]
     return offsets, [word_features(text[start : min(end, start + _MAX_LETTERS)]) for start, end in offsets]

@@ -111,7 +111,7 @@ _SCRIPTS = {
 class Language:
     """Sentences, words and spelling of a language.
 
-    English keeps the functions of `sentences`, `words` and ROUGE (words are runs of a-z and 0-9). In all other
+    English has rules of its own in `sentences`, `words` and `rouge_words` (runs of a-z and 0-9). In all other
     languages a word is a run of letters, marks and digits of any script, or a character where the script has no spaces
     (Chinese, Japanese, Thai, Lao, Khmer, Burmese); text becomes NFC, and `sentencex` splits it by the language's rules.
     Use `language_of`, which returns the same object for the same code.
@@ -140,7 +140,7 @@ class Language:
             self.sentence_ends += (" ",)  # Thai and Lao separate sentences by a space
         self._no_space_before = _CLOSING  # punctuation, for `detokenize`
         self._no_space_after = _OPENING
-        if self.primary == "fr":  # French has spaces inside guillemets and before high marks: « Quoi ? »
+        if self.primary == "fr":  # French has spaces inside guillemets and before these marks: « Quoi ? »
             self._no_space_before = _CLOSING - set(";:!?»")
             self._no_space_after = _OPENING - {"«"}
         elif self.primary in _LOW_HIGH_QUOTES:  # the marks that open a quote in English close it here: „so“
@@ -172,13 +172,13 @@ class Language:
         return text.lower()
 
     def words(self, text: str) -> list[str]:
-        """Return the words of a text in lower case, without punctuation; ROUGE counts them, except in English."""
+        """Return the words of a text in lower case, without punctuation, as ROUGE counts them outside English."""
         if self.is_english:
             return re.findall(r"[^\W_]+", text.lower())
         return self._find_words(self.normalize(self.lower(text)), _WORD, _LONG_WORD)
 
     def _find_words(self, text: str, pattern: regex.Pattern, run_pattern: regex.Pattern) -> list[str]:
-        """Return the matches of `pattern`, or with a segmenter those of `run_pattern`, spaceless ones segmented."""
+        """Return the matches of `pattern`; with a segmenter, of `run_pattern`, with spaceless runs cut into words."""
         if not self.segments:  # each character of a script without spaces is a word
             return pattern.findall(text)
         segment = load_segmenter(self.code)

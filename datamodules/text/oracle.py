@@ -30,7 +30,7 @@ def greedy_oracle(
             across sentences of the document, as PreSumm does for its labels.
     """
     words = vocabulary(stem, language)
-    words.limit_size()  # may clear the shared vocabulary, which bounds its memory, but makes earlier integers invalid
+    words.limit_size()  # bounds the memory; before `encode`, as clearing the vocabulary makes earlier integers invalid
     encoded = [words.encode(sentence) for sentence in sentences]  # words as integers
     target_type = _SetTarget if counts == "set" else _Target
     targets = []
@@ -113,7 +113,7 @@ class _SetTarget:
         self.chosen = (set(), set())  # words and bigrams of the chosen sentences
 
     def score(self, chosen: Sequence[int], index: int) -> float:
-        """Return F1 of words plus F1 of bigrams of the chosen sentences with sentence `index`."""
+        """Return F1 of words plus F1 of bigrams with sentence `index`; `self.chosen` is used instead of `chosen`."""
         words, bigrams = self._chosen_with(index)
         reference_words, reference_bigrams = self.reference
         size1 = len(words) + len(reference_words)
@@ -145,7 +145,7 @@ def text_scores(
 ) -> list[float]:  # fmt: skip
     """Return the mean ROUGE F over `variants` of each text (a list of sentences) for its best reference, in [0, 1]."""
     words = vocabulary(language=language)
-    words.limit_size()  # may clear the shared vocabulary, which bounds its memory, but makes earlier integers invalid
+    words.limit_size()  # bounds the memory; before `encode`, as clearing the vocabulary makes earlier integers invalid
     targets = [[words.encode(sentence) for sentence in reference] for reference in references]
     scores = []
     for text in texts:

@@ -21,7 +21,7 @@ def _stemmers() -> tuple:
     PorterStemmer = _porter_module().PorterStemmer
 
     class PerlStemmer(PorterStemmer):
-        """Porter (1980) with the author's later changes; ROUGE-1.5.5 also strips -ment, -ent or -ion after a suffix."""
+        """Porter (1980) with his later changes; as in ROUGE-1.5.5, -ment, -ent or -ion may be a second suffix."""
 
         def _ends_double_consonant(self, word: str) -> bool:
             return not word.endswith("y") and super()._ends_double_consonant(word)  # as in Porter's Perl program

@@ -32,8 +32,8 @@ def score_of(hits: int, predicted: int, reference: int) -> Score:
     if not hits:
         return Score(0.0, 0.0, 0.0)
     precision, recall = hits / predicted, hits / reference
-    # Not 2 hits / (predicted + reference), which differs from `rouge-score` in the last bit, so that another of several
-    # references with equal scores could be the best one.
+    # Not 2 hits / (predicted + reference): its last bit may differ from `rouge-score`, which would break ties between
+    # references, so that another one could be the best.
     return Score(precision, recall, 2 * precision * recall / (precision + recall))
 
 
@@ -70,11 +70,11 @@ def position_masks(tokens: Iterable[int]) -> tuple[dict[int, int], int]:
 
 
 def lcs_length(tokens: Iterable[int], masks: dict[int, int], full: int) -> int:
-    """Return the length of the longest common subsequence of `tokens` and a text with these `position_masks`.
+    """Return the length of the longest common subsequence of `tokens` and the text whose `position_masks` are given.
 
     Bit-parallel dynamic program (Hyyrö 2004): bit i of `column` is 0 if the length for the tokens so far increases at
-    position i of the text, so that the number of zeros is the length. In each run of ones with a match of the token,
-    the lowest match becomes 0, and the 0 above the run becomes 1; above the top run is none, so the length grows by 1.
+    position i of the text, so that the number of zeros is the length. A token moves each 0 down to its lowest match in
+    the run of ones below, if any. Above the highest 0, its lowest match becomes a new 0, and the length grows by 1.
     """
     column = full  # all positions of the text
     for mask in filter(None, map(masks.get, tokens)):
@@ -93,7 +93,7 @@ def ngram_ends(positions: Sequence[int | None], ends: int, n: int) -> Counter:
         ends: bit mask of the last positions of the sentences of the reference (`Positions.ends`).
 
     Returns:
-        Counts by the mask of the positions at which an n-gram ends in the reference, which tells n-grams apart.
+        Counts of n-grams. The key is the bit mask of positions where an n-gram, and no other, ends in the reference.
     """
     grams = positions  # for the n-gram that begins at each predicted token, positions in the reference where it ends
     for offset in range(1, n):  # extend each n-gram by the token `offset` after its first one
@@ -120,10 +120,10 @@ def clipped(counts: Counter, within: int = -1) -> int:
 
 
 def union_lcs(positions: Iterable[Sequence[int | None]], fields: Sequence[int]) -> int:
-    """Return the positions in the reference of longest common subsequences with any predicted sentence, as a bit mask.
+    """Return the union of the positions in the reference of longest common subsequences, as a bit mask.
 
-    All sentences of the reference are computed at once, in one bit vector (`lcs_length`) with a field for each. Of
-    several longest subsequences, the same is used as in ROUGE-1.5.5 and `rouge-score` (`_backtrace`).
+    There is one for each pair of a reference and a predicted sentence; of several longest ones, the same as in
+    ROUGE-1.5.5 and `rouge-score` (`_backtrace`). One bit vector has a field for each reference sentence (`lcs_length`).
 
     Args:
         positions: for each sentence of the prediction, a bit mask for each token of its positions in the reference;
@@ -157,8 +157,8 @@ def union_lcs(positions: Iterable[Sequence[int | None]], fields: Sequence[int]) 
 def _stops(masks: Sequence[int | None], columns: list[int]) -> list[tuple[int, int]]:
     """Return (matches, stops), two masks of positions, for each predicted token in the reference, from the last one.
 
-    `_backtrace` stops where the token matches, or where the subsequence gets longer by the `columns` of `union_lcs`. If
-    the next predicted token is not in the reference, only the latter counts, as in the backtrace of ROUGE-1.5.5.
+    `_backtrace` stops where the token matches, or where the length increases, a 0 in its column. If the next predicted
+    token is not in the reference, only the latter counts, since ROUGE-1.5.5 goes down to an increase at that token.
     """
     stops = []
     skipped_token = False  # whether the token after the current one is not in the reference
@@ -185,7 +185,7 @@ def _backtrace(stops: list[tuple[int, int]], field: int) -> int:
         if matches & highest:
             subsequence |= highest
             remaining = (highest - 1) & field  # positions before it
-        else:  # an earlier token matches here: go on to it, at positions up to this one
+        else:  # the length increases here by an earlier token: look for its match up to this position
             remaining = (2 * highest - 1) & field
     return subsequence
 

@@ -33,7 +33,7 @@ class Vocabulary(dict):
     """Growing map from words to integers: each word is stemmed once, and words with the same stem share an integer.
 
     `split` returns the lower-cased words of a text, as bytes if that is faster. Words of at most three characters are
-    not stemmed, as in ROUGE-1.5.5. `description` is the part of a score's signature that tells stemmer and words.
+    not stemmed, as in ROUGE-1.5.5. `description` is part of signatures of scores, such as "stem:porter|tok:rouge".
     """
 
     def __init__(
@@ -101,10 +101,10 @@ def vocabulary(stem: bool | str = True, language: str = "en", wordnet: str | Non
 @cache
 def _vocabulary(stemmer: str, language: str, wordnet: str | None) -> Vocabulary:
     """Return the vocabulary for arguments that `vocabulary` has checked."""
-    words = language_of(language)  # a `Language`, whose method `words` splits a text, as `_latin` does
-    if not words.is_english:
-        stem = words.stem if stemmer == "porter" else None  # the Snowball stemmer, if there is one
-        return Vocabulary(words.words, stem, f"stem:{'snowball' if stem else 'none'}|tok:{language}", language)
+    rules = language_of(language)  # a `Language`, whose method `words` splits a text, as `_latin` does
+    if not rules.is_english:
+        stem = rules.stem if stemmer == "porter" else None  # the Snowball stemmer, if there is one
+        return Vocabulary(rules.words, stem, f"stem:{'snowball' if stem else 'none'}|tok:{language}", language)
     if stemmer == "perl":
         bases = read_exceptions(wordnet)
         description = f"stem:perl{'+' if bases else '-'}wordnet|tok:rouge"

@@ -24,9 +24,9 @@ _ENDS = tuple(".!?\"'”’:)：）」』")
 
 
 def layout_features(documents: Sequence[Sequence[str]], language: str = "en") -> Tensor:
-    """Return 13 features of the sentences (at most L) of B documents: text, position and similarity, [B, L, 13].
+    """Return 13 features of up to L sentences of B documents: position, length, final mark, ranks, [B, L, 13].
 
-    Positions count only sentences of prose, so that titles, bylines and greetings do not shift them. Padding is 0.
+    Positions count sentences of at least 4 words with a final mark (prose), not titles and greetings. Padding is 0.
     """
     is_sentence = pad([[1] * len(sentences) for sentences in documents]).float()  # 0 at padding, [B, L]
     # number of words, [B, L]; 1 for sentences that end with a stop, quote or bracket, [B, L]

@@ -29,7 +29,7 @@ _WINDOW = 2_000  # characters of a window of longer searches
 def split_sentences(text: str, splitter: Splitter = "auto", language: str = "en") -> list[str]:
     """Split a text into sentences, and normalize white space; a blank text has no sentences.
 
-    Line breaks count as white space, so text may be hard-wrapped; split items of a list one by one, as they lack stops.
+    Line breaks are white space, so text may be hard-wrapped; call it for each item of a list, as items lack stops.
 
     Args:
         text: a paragraph, or any text whose end also ends a sentence.
@@ -62,10 +62,10 @@ def _is_tokenized(text: str, language: str) -> bool:
 
 
 def _sentence_ends(text: str, language: str) -> list[int]:
-    """Return the offsets at which all sentences but the last end; `UNSPACED_ENDS` apply outside English."""
+    """Return the offsets where all sentences but the last end; outside English also `UNSPACED_ENDS`, as in Chinese."""
     import sentencex  # only where texts are split
 
-    is_slow = len(text) * len(_SEARCHED.findall(text)) > _LONGEST_SEARCH  # sentencex may scan the text for each mark
+    is_slow = len(text) * len(_SEARCHED.findall(text)) > _LONGEST_SEARCH  # sentencex may scan it for each quote, ! or ?
     size = _WINDOW if is_slow else len(text)  # characters of each of the overlapping windows
     ends: list[int] = []
     start = 0

@@ -62,7 +62,7 @@ class SubwordTokenizer:
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
-        # No post-processor, which would trim spaces from offsets: RSTformer aligns all tokens with discourse units.
+        # No post-processor: it would trim spaces from offsets, and RSTformer would find no EDU for a token of spaces.
         alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())  # in the same order in every process
         trainer = trainers.BpeTrainer(
             vocab_size=size, min_frequency=2, special_tokens=specials, initial_alphabet=alphabet, show_progress=False
@@ -175,7 +175,7 @@ class EncoderTokenizer(SubwordTokenizer):
 
 
 def by_token(length: int, starts: Sequence[int], owners: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return, for each of `length` tokens, the index of its sentence, and 1 if it begins a piece; see `Pieces`."""
+    """Return the sentence of each of `length` tokens, and 1 if it begins a piece; `owners`: sentence of each piece."""
     sentence_of_token: list[int] = []
     for sentence, start, end in zip(owners, starts, [*starts[1:], length]):  # a piece ends where the next one starts
         sentence_of_token += [sentence] * (end - start)

@@ -25,7 +25,7 @@ def read_word_vectors(path: Path, words: Sequence[str], size: int) -> tuple[Tens
     for number, line in _lines(path):
         word, *numbers = line.rsplit(" ", size)  # from the right: some words of the largest GloVe file contain spaces
         index = indices.get(word)
-        if number == 1 or len(numbers) != size:  # `rsplit` alone would read a part of a longer vector in line 1
+        if number == 1 or len(numbers) != size:  # in line 1, `word` may hold numbers of a vector that is too long
             _check_width(f"{path}:{number}", line, size)
         if index is not None and index not in vectors:
             try:

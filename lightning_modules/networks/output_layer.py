@@ -120,7 +120,7 @@ class _LogProbs(torch.autograd.Function):
         target_logits = totals = 0
         for part in ctx.parts:
             logits = upcast_half(torch.addmm(bias[part], features, weight[part].T))      # [N, words]
-            column, inside = _columns_in(part, targets)  # any column where `inside` is False, [N, 1]
+            column, inside = _columns_in(part, targets)  # [N, 1]; for targets outside, `column` is arbitrary
             target_logits = target_logits + logits.gather(-1, column).masked_fill(~inside, 0)  # [N, 1]
             totals = totals + logits.sum(-1)                                             # for the mean, [N]
             maxima.append(logits.amax(-1, keepdim=True))                                 # [N, 1]
@@ -144,7 +144,7 @@ class _LogProbs(torch.autograd.Function):
             # exponentials times exp(maximum - normalizer) are P
             factor = negative_sum * (maximum - normalizer).exp()                         # [N, 1]
             grad = torch.addcmul(grad_each, exponentials, factor)                        # d logits, [N, words]
-            column, inside = _columns_in(part, targets)  # any column where `inside` is False, [N, 1]
+            column, inside = _columns_in(part, targets)  # [N, 1]; for targets outside, `column` is arbitrary
             grad.scatter_add_(-1, column, inside * grad_target.unsqueeze(-1))
             grad_bias[part] = grad.sum(0)
             grad = grad.to(features.dtype)
@@ -156,7 +156,7 @@ class _LogProbs(torch.autograd.Function):
 def _vocabulary_slices(rows: int, size: int, device: torch.device) -> list[slice]:
     """Cut a vocabulary of `size` words into slices, for each of which the logits of all rows are computed at once."""
     max_elements = SLICE_ELEMENTS.get(device.type, SLICE_ELEMENTS["cuda"])
-    words = max(256, max_elements // max(1, rows))  # 256 keep products of many rows fast; a batch may have no row
+    words = max(256, max_elements // max(1, rows))  # at least 256, for speed with many rows; `rows` may be 0
     return [slice(start, min(start + words, size)) for start in range(0, size, words)]
 
 

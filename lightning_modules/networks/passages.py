@@ -20,8 +20,8 @@ class Passage(NamedTuple):
     document: int  # index in the batch
     start: int  # position of the first token in the document
     size: int  # number of tokens
-    first: int  # position of the first token whose state is used
-    last: int  # position after the last token whose state is used
+    first: int  # position in the document of the first token whose state is used
+    last: int  # position in the document after the last token whose state is used
 
 
 def windows(lengths: Sequence[int], max_tokens: int) -> list[Passage]:
@@ -35,7 +35,7 @@ def windows(lengths: Sequence[int], max_tokens: int) -> list[Passage]:
 
 
 def sections(lengths: Sequence[int], starts: Sequence[Sequence[int]]) -> list[Passage]:
-    """Cut documents of `lengths` at `starts` (of each document, such as starts of sentences) into disjoint passages."""
+    """Cut documents of `lengths` into disjoint passages at a list of `starts` per document, such as sentence starts."""
     passages = []
     for document, (length, document_starts) in enumerate(zip(lengths, starts)):
         for start, end in zip(document_starts, [*document_starts[1:], length]):  # each ends where the next one starts
@@ -62,8 +62,8 @@ class Reader(nn.Module):
     ) -> "Reader":
         """Load a pretrained encoder by its Hugging Face name (downloaded if not cached) or folder.
 
-        Dropout of hidden states and of attention weights is as in the checkpoint by default. A model with an
-        input limit gets at least `extend` positions; new ones are copies of the last one (Liu and Lapata 2019).
+        Dropout of hidden states and of attention weights is as in the checkpoint by default. A lower input limit is
+        raised to `extend` tokens, with copies of the last position (Liu and Lapata 2019).
         """
         from transformers import AutoConfig, AutoModel  # takes seconds to load
         from transformers.utils.logging import disable_progress_bar
@@ -100,9 +100,9 @@ class Reader(nn.Module):
         return cls(model, size, None, segments)
 
     def export(self, folder: Path, tokenizer: Any) -> dict[str, str]:
-        """Write a pretrained encoder and its tokenizer to `folder`/encoder, and return the option that loads them.
+        """Write a pretrained encoder and tokenizer to `folder`/encoder; return {option to load them: path in `folder`}.
 
-        For an encoder from scratch nothing is written and no option returned, and likewise for the encoder of an
+        For an encoder from scratch nothing is written and {} returned, and likewise for the encoder of an
         encoder-decoder, which cannot be saved without its decoder.
         """
         if isinstance(self.model, ScratchEncoder) or self.model.config.is_encoder_decoder:
@@ -146,7 +146,7 @@ class Reader(nn.Module):
             states = self(flat_ids[index], mask, group_segments)                             # [N, P, H]
             # keep the states of the tokens from `first` to before `last`
             used = (start + offsets >= first) & (start + offsets < last)                     # [N, P]
-            # computed on the CPU, because the program would wait for `nonzero` on a GPU: M used tokens, [M]
+            # indices of the M used tokens, [M]; from the CPU, since `nonzero` on a GPU would make the program wait
             used_index = used.flatten().nonzero().squeeze(1).to(ids.device, non_blocking=True)
             vectors.append(states.flatten(0, 1)[used_index])                                 # [M, H]
             positions.append(index.flatten()[used_index])

@@ -22,8 +22,8 @@ class PretrainedEncoderDecoder(nn.Module):
     """PEGASUS, BART, T5 or another sequence-to-sequence model, decoded by the suite's beam search.
 
     The parameters keep their names in `model`, so that released checkpoints load unchanged and `model.save_pretrained`
-    writes a standard checkpoint. The decoder reads `prefix_length` symbols before `start`: by default 1 for BART and
-    LED (`</s>` before `<s>`), else 0.
+    writes a standard checkpoint. Before `start`, the first token of each summary, the decoder reads `prefix_length`
+    symbols: by default 1 for BART and LED (`</s>` before `<s>`), else 0.
     """
 
     def __init__(self, model: PreTrainedModel, prefix_length: int | None = None) -> None:
@@ -66,7 +66,7 @@ class PretrainedEncoderDecoder(nn.Module):
         return documents if self.shares_documents else documents.repeat_interleave(count, 0)
 
     def _run(self, states: Tensor, mask: Tensor, inputs: Tensor, past: EncoderDecoderCache | None, use_cache: bool):
-        """Run the decoder over inputs [B K, T] after `past`; states [B K, S, D] (if shared [B, S, D]); mask [B, S]."""
+        """Decode inputs [B K, T] after `past`; states [B K, S, D], or [B, S, D] if `shares_documents`; mask [B, S]."""
         mask = self._repeat_unless_shared(mask, len(inputs) // len(mask))
         mask = pretrained_attention.prepared_mask(self.model.config, mask, inputs.shape[1], states.dtype)
         causal = None  # with a cache, the model makes the causal mask itself
@@ -88,7 +88,7 @@ class PretrainedEncoderDecoder(nn.Module):
         self, states: Tensor, mask: Tensor, inputs: Tensor, target: Tensor, rows: Tensor, words: int
     ) -> tuple[Tensor, Tensor]:
         """Return log P of targets at the N flat positions `rows`, and its mean over the vocabulary, [N] each."""
-        logits = self._logits(states, mask, inputs)[rows, :words]  # V = `words`: other outputs have no token
+        logits = self._logits(states, mask, inputs)[rows, :words]  # V = `words`; a model may have more outputs
         log_probs = upcast_half(logits).log_softmax(-1)                                  # [N, V]
         return log_probs.gather(1, target.flatten()[rows].unsqueeze(1)).squeeze(1), log_probs.mean(1)
 
@@ -107,7 +107,7 @@ class PretrainedEncoderDecoder(nn.Module):
         for number, layer in enumerate(cache.cross_attention_cache.layers):
             memory |= {f"keys{number}": layer.keys, f"values{number}": layer.values}
         for number, layer in enumerate(cache.self_attention_cache.layers):
-            # the first symbol stays only as a prefix; otherwise it is decoded again, as `start`
+            # keep the first symbol as the prefix; without one (length 0), the first step decodes it again, as `start`
             state[f"keys{number}"] = layer.keys[:, :, : self.prefix_length]
             state[f"values{number}"] = layer.values[:, :, : self.prefix_length]
         return state, memory
@@ -117,7 +117,7 @@ class PretrainedEncoderDecoder(nn.Module):
 
         def step(tokens: Tensor, state: State, memory: State, count: int | None):
             logits, state = self.step(tokens, state, memory)
-            # ids None: candidates are all tokens in order, not only the best `count`; log P at least in float32
+            # None: column i is token i, as all tokens are candidates, not the best `count`; log P at least in float32
             return None, upcast_half(logits[..., :words]).log_softmax(-1), state
 
         return step

@@ -70,9 +70,9 @@ def _interface_attention(
 ) -> tuple[Tensor, None]:
     """Return the output of one attention layer, [B, T, N, d], and None for its weights, as `AttentionInterface` asks.
 
-    Queries are [B, N, T, d]. PyTorch's kernel runs without dropout, and in cases that `attention` does not cover.
+    Queries are [B, N, T, d]. PyTorch's kernel runs without dropout or mask, with T5's bias, and if heads share keys.
     """
-    is_plain = attention_mask is not None and options.get("position_bias") is None  # no mask: maybe causal; bias: T5
+    is_plain = attention_mask is not None and options.get("position_bias") is None  # without a mask, it may be causal
     has_equal_heads = key.shape[1] == query.shape[1]  # no grouped-query attention
     if not (dropout and is_plain and has_equal_heads):
         return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **options)
@@ -96,7 +96,7 @@ def share_documents(model: PreTrainedModel) -> bool:
 
 
 def _attend_together(forward: Callable[..., tuple], states_name: str, hidden_states: Tensor, **options: Any) -> tuple:
-    """Run cross-attention from [B K, T, D] to documents [B, S, D] in `options[states_name]`, as if from [B, K T, D]."""
+    """Let K inputs of each document, [B K, T, D], attend as [B, K T, D] to `options[states_name]`, [B, S, D]."""
     documents = len(options[states_name])
     joined = hidden_states.reshape(documents, -1, hidden_states.shape[-1])                   # [B, K T, D]
     for name in {"attention_mask", "mask"} & options.keys():  # T5 calls it `mask`

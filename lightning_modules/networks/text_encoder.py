@@ -26,7 +26,7 @@ class Windows(NamedTuple):
 
     def ranges(self) -> list[tuple[int, int, int]]:
         """Return (start, begin, end) of each window: its first token; tokens `begin` to `end` - 1 use its vectors."""
-        counts = torch.bincount(self.window, minlength=len(self.starts))  # consecutive tokens share a window
+        counts = torch.bincount(self.window, minlength=len(self.starts))  # tokens of each window, which are consecutive
         ends = counts.cumsum(0)
         return list(zip(self.starts.tolist(), (ends - counts).tolist(), ends.tolist()))
 
@@ -43,16 +43,16 @@ def plan_windows(length: int, size: int) -> Windows:
     last_start = length - size
     starts = torch.arange(0, last_start, max(1, size // 2))  # windows of one token do not overlap
     starts = torch.cat([starts, torch.tensor([last_start])]) if length else starts           # [W], none if empty
-    # halfway between the centers of neighbors, start + (size - 1) / 2; plus 0.25, so a tie goes to the earlier window
+    # halfway between neighbors' centers, start + (size - 1) / 2; plus 0.25 (-0.5 + 0.25), so ties go to the earlier one
     borders = (starts[:-1] + starts[1:] + size) / 2 - 0.25                                   # [W - 1]
     return Windows(starts, size, window=torch.searchsorted(borders, torch.arange(length).float()))  # of each token
 
 
 def plan_disjoint_windows(length: int, size: int) -> Windows:
-    """Plan windows for training, disjoint except for the first, which gives vectors to a random number of its tokens.
+    """Plan disjoint windows for training, but the second may begin within the first, which gives no vectors from there.
 
-    That number is above half; the other windows give vectors to all their tokens. They take about half the computation
-    of `plan_windows`. Tokens near a boundary have context on one side only; the random first boundary changes which.
+    It begins at random in the second half, or at the end, of the first. The windows take about half the computation of
+    `plan_windows`. Tokens near a boundary have context on one side only; the random first boundary changes which.
     """
     if length <= size:
         return plan_windows(length, size)  # a single window

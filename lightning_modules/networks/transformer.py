@@ -104,7 +104,7 @@ class MultiHeadAttention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Position-wise feed-forward network (section 3.3), W_2 dropout(act(W_1 x + b_1)) + b_2, of width `hidden_size`."""
+    """Feed-forward network W_2 dropout(act(W_1 x + b_1)) + b_2 of width `hidden_size` (Vaswani et al., section 3.3)."""
 
     def __init__(self, size: int, hidden_size: int, dropout: float = 0.0, activation: Activation = "relu") -> None:
         super().__init__()
