@@ -1,6 +1,7 @@
 """Approximate discourse graph: relations of sentences by markers, names, events and coreference."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -116,9 +117,7 @@ def _has_deverbal_noun(sentence_cues: Sequence[Cues]) -> NDArray:
     by_prefix: dict[str, list[str]] = {}
     for verb in verbs:
         by_prefix.setdefault(verb[:4], []).append(verb)
-    verbs_of = {}
-    for noun in nouns:
-        verbs_of[noun] = {stem(noun)} | {verb for verb in by_prefix.get(noun[:4], ()) if deverbal(noun, verb)}
+    verbs_of = {noun: {stem(noun), *filter(partial(deverbal, noun), by_prefix.get(noun[:4], ()))} for noun in nouns}
     # for each sentence, the verbs from which its definite nouns may be derived
     base_verbs = [frozenset().union(*(verbs_of[noun] for noun in cue.definite)) for cue in sentence_cues]
     return _share_item(base_verbs, [cue.verbs for cue in sentence_cues])

@@ -122,7 +122,6 @@ def test_a_checkpoint_brings_the_weights_back_and_a_licence_is_matched_literally
         SegmentationData(**treebank, licences=["CC BY"]).documents("train")
     rows = [made_up_row(number, 10) | {"license": licence} for number, licence in enumerate(("", "CC0", "NC"))]
     mixed = write_lines(tmp_path / "mixed.jsonl", rows)
-    caplog.set_level("INFO")
     SegmentationData(mixed, mixed, licences=["", "CC0"]).documents("train")
     assert "2 of 3 documents; left out: NC\n" in caplog.text
     with pytest.raises(UserError, match="is not given; name a treebank"):
