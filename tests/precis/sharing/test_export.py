@@ -148,6 +148,9 @@ def test_the_card_says_what_the_records_of_the_run_say(run_folder, tmp_path, pre
 
 
 @pytest.fixture
+    (run_folder / "predictions.checkpoint.json").write_text('{"step": 1}', encoding="utf-8")  # of other weights
+    card = (export(precis, run_folder, tmp_path / "other") / "README.md").read_text(encoding="utf-8")
+    assert "| rouge1 |" not in card and "These weights were not tested" in card
 def hub(tmp_path, monkeypatch) -> Path:
     """Stand-in for the hub's client: the folder of its one repository, me/heron, which takes the token hf_test."""
     repository = tmp_path / "repository"
