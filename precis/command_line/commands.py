@@ -159,10 +159,10 @@ def export(arguments: list[str]) -> None:
     add("--compact", type=bool, default=False, help=compact_help)
     options = parser.parse_args(arguments)
     out = options.out
-    if out.is_dir() and not any(out.iterdir()):
+    if out.is_dir() and not any(out.iterdir()) and not out.samefile("."):  # no system removes the working folder
         out.rmdir()  # an empty folder: `appearing_folder` creates it once its content is complete
     if out.exists():
-        raise UserError(f"{out}: not empty; choose another folder")
+        raise UserError(f"{out}: not empty, or the working folder; choose another folder")
     read_config(options.run)  # raises an error before slow imports
     from precis.sharing.export import write_export
 

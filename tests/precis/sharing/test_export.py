@@ -134,7 +134,10 @@ def test_a_pretrained_encoder_decoder_is_a_model_of_transformers(name, corpus_fi
 
 
 @pytest.mark.integration
-def test_the_card_says_what_the_records_of_the_run_say(run_folder, tmp_path, precis):
+def test_the_card_says_what_the_records_of_the_run_say(run_folder, tmp_path, precis, monkeypatch):
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    precis("export", run_folder, "--out", ".").refused("or the working folder; choose another folder")
     assert precis("test", "--run", run_folder).status == 0
     exported = export(precis, run_folder, tmp_path / "heron", "--license", "apache-2.0")
     assert records(exported) == records(run_folder)
@@ -145,12 +148,12 @@ def test_the_card_says_what_the_records_of_the_run_say(run_folder, tmp_path, pre
     assert line in card and 'precis.load("heron")' in card
     assert f"train: 26 documents, digest {record['corpus']['train']['digest']}" in card
     assert "license: apache-2.0" in card and str(record["seed"]) in card and "See, Liu and Manning" in card
-
-
-@pytest.fixture
     (run_folder / "predictions.checkpoint.json").write_text('{"step": 1}', encoding="utf-8")  # of other weights
     card = (export(precis, run_folder, tmp_path / "other") / "README.md").read_text(encoding="utf-8")
     assert "| rouge1 |" not in card and "These weights were not tested" in card
+
+
+@pytest.fixture
 def hub(tmp_path, monkeypatch) -> Path:
     """Stand-in for the hub's client: the folder of its one repository, me/heron, which takes the token hf_test."""
     repository = tmp_path / "repository"
@@ -183,7 +186,7 @@ def test_a_model_goes_to_the_hub_and_comes_back(hub, run_folder, tmp_path, preci
     outputs = [precis("summarize", "--checkpoint", run, TEXT).out for run in (run_folder, exported)]
     assert outputs[0] == outputs[1] != ""
     precis("test", "--run", exported).failed_in_one_line("an exported model, which precis test does not read")
-    precis("export", run_folder, "--out", exported).refused("not empty; choose another folder")
+    precis("export", run_folder, "--out", exported).refused("not empty, or the working folder; choose another folder")
 
     push = ["push", exported, "me/heron"]
     precis(*push).failed_in_one_line("no Hugging Face token; log in with `hf auth login`, or set HF_TOKEN\n")
