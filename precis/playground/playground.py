@@ -23,6 +23,7 @@ from datamodules.summarization import SummarizationData
 from datamodules.text.language import space_after_word
 from lightning_modules.copying_summarizer import CopyingSummarizer
 from lightning_modules.extractive.bertsum import BertSum
+from lightning_modules.extractive.lexrank import LexRank
 from lightning_modules.extractive.matchsum import MatchSum
 from lightning_modules.extractive.summary import ExtractiveSummary
 from lightning_modules.rstformer.module import RSTformer
@@ -120,7 +121,7 @@ class Playground:
             (batch,) = data.test_dataloader()  # of the only document
             batch = batch.to(device)
             run.model.to(device)
-            is_extractive = isinstance(run.model, (BertSum, MatchSum))  # these have no beam search
+            is_extractive = isinstance(run.model, (BertSum, LexRank, MatchSum))  # these have no beam search
             options = {} if is_extractive else {"beam_size": beam_size}
             with changed_options(run.model, options):
                 (summary,) = run.model.scored(run.model.summarize(batch))  # with ROUGE if there is a reference
