@@ -9,6 +9,7 @@
 docs/search.md explains all keys. A key with `when` is only set where another key, listed before it, has that value.
 """
 
+from collections import ChainMap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,8 +123,11 @@ def suggest(trial: "Trial", keys: dict[str, Any]) -> dict[str, Any]:
 def extreme_points(keys: dict[str, Any]) -> list[dict[str, Any]]:
     """Return overrides of the config that each set one key to a limit or choice, to test that models accept them."""
     points = []
+    conditions: dict[str, dict[str, Any]] = {}  # by key, with the conditions of the keys that it depends on
     for key in keys:
         space = _with_explicit_kind(keys[key])
         kind = next(name for name in space if name not in ("step", "when"))  # "values" or a range such as "uniform"
-        points += [space.get("when", {}) | {key: value} for value in space[kind]]  # with the condition of the key
+        when = space.get("when", {})
+        conditions[key] = dict(ChainMap(when, *(conditions[other] for other in when)))
+        points += [conditions[key] | {key: value} for value in space[kind]]
     return points

@@ -57,3 +57,4 @@ def test_values_are_in_their_ranges_and_conditions_hold():
     # limits and choices are checked where their condition holds
     keys = {"a": [1, 2], "b": {"uniform": [0.0, 1.0], "when": {"a": 2}}}
     assert extreme_points(keys) == [{"a": 1}, {"a": 2}, {"a": 2, "b": 0.0}, {"a": 2, "b": 1.0}]
+    assert extreme_points(keys | {"c": {"values": [3], "when": {"b": 1.0}}})[-1] == {"a": 2, "b": 1.0, "c": 3}
