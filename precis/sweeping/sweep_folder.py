@@ -69,6 +69,9 @@ def jobs_of(sweep: Sweep, points: list[Point], out: Path) -> list[Job]:
 
 def record(sweep: Sweep, points: list[Point], out: Path) -> None:
     """Write sweep.yaml, a copy of the sweep file, and points.json with its points."""
+    if is_locked(out / LOCK):  # its launcher would go on with points that are no longer in points.json
+        status = f"precis sweep status {shlex.quote(str(out))}"
+        raise UserError(f"{out}: another launcher is running this sweep; {status} shows it")
     out.mkdir(parents=True, exist_ok=True)
     write_points(sweep, out, points)
     atomic_write(out / "sweep.yaml", sweep.path.read_text(encoding="utf-8"))

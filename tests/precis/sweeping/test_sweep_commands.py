@@ -21,7 +21,7 @@ from datamodules.file_locks import take_lock
 from precis.sweeping.job import COMMAND, Job
 from precis.sweeping.slurm import Profile, checked_profile, submit
 from precis.sweeping.sweep import _run_here
-from precis.sweeping.sweep_folder import LOCK, read_launch, read_points, read_profile, states, write_launch
+from precis.sweeping.sweep_folder import LOCK, read_launch, read_points, read_profile, record, states, write_launch
 
 ROOT = Path(__file__).parents[3]
 SQUEUE = """#!/bin/sh
@@ -213,6 +213,8 @@ def test_points_wait_while_a_launcher_is_active_which_is_not_killed_from_elsewhe
     assert by_name(out) == {"first": "missing", "second": "missing"}
     lock = take_lock(out / LOCK)
     assert take_lock(out / LOCK) is None
+    with pytest.raises(UserError, match="another launcher is running"):
+        record(None, [], out)
     assert by_name(out) == {"first": "waiting", "second": "waiting"}
     first.prepare()
     at_work = take_lock(first.folder / ".lock")
