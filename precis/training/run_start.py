@@ -61,14 +61,14 @@ def start_run(command: str, config: Namespace, dump: Callable[[Namespace], str],
     check_links(folder)  # no link leads out of the folder
     fitting = command == "fit"
     source = checkpoint_files.source_checkpoint(config) if fitting and config.start_from else None  # initial weights
+    if config.checkpoint.monitor == "val/rouge1" and config.model.init_args.get("val_summaries") == 0:
+        config.checkpoint.monitor, config.checkpoint.mode = "val/loss", "min"  # there is no ROUGE without summaries
     record = config.clone()
     record.resume = record.dry_run = False  # a start from config.yaml is meant to be a new run
     start = RunStart(command, config, folder, not folder.exists(), record=dump(record), locks=locks, source=source)
     _check_command(start)
     if config.checkpoint.dirpath is None:
         config.checkpoint.dirpath = str(folder / "checkpoints")
-    if config.checkpoint.monitor == "val/rouge1" and config.model.init_args.get("val_summaries") == 0:
-        config.checkpoint.monitor, config.checkpoint.mode = "val/loss", "min"  # there is no ROUGE without summaries
     if config.dry_run:
         start.dry_run = prepare_dry_run(config)
     elif fitting:

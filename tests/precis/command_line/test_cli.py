@@ -17,6 +17,7 @@ from datamodules.documents import UserError
 from lightning_modules.metrics.rouge import rouge_scores
 from precis.runs import run_folder as run_folder_module
 from precis.runs.run_folder import load_run
+from precis.runs.runs import describe_run
 
 pytestmark = pytest.mark.integration
 
@@ -47,6 +48,7 @@ def test_without_folder_or_summaries_time_and_loss_are_taken(tiny_config, tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
     losses = {int(row["step"]) + 1: float(row["val/loss"]) for row in read_metrics(run) if row["val/loss"]}
     assert step_of(run / "checkpoints" / "best.ckpt") == min(losses, key=losses.get)
+    assert describe_run(run)["best"] == min(losses.values())
 
 
 def test_each_split_and_source_has_predictions_and_results(run_folder, precis, tmp_path, monkeypatch, corpus_files):
