@@ -31,7 +31,7 @@ class Job:
     label: str  # readable name
     folder: Path  # run folder
     config: dict[str, Any]  # full config
-    # commands after `fit`; `{run}` is replaced by the run folder, or `--run FOLDER` is appended
+    # commands after `fit`; `{run}` is replaced by the run folder; without it, the folder is inserted
     after: tuple[str, ...] = ("test",)
 
     def stages(self) -> list[tuple[str, list[str]]]:
@@ -42,7 +42,8 @@ class Job:
         for command in self.after:
             words = [word.replace("{run}", str(self.folder)) for word in shlex.split(command)]
             if "{run}" not in command:
-                words[1:1] = ["--run", str(self.folder)]  # after the name of the command
+                options = [] if words[0] == "report" else ["--run"]  # `precis report` takes the run without an option
+                words[1:1] = [*options, str(self.folder)]  # after the name of the command
             stages.append((command, words))
         return stages
 

@@ -110,7 +110,7 @@ def test_absent_weights_are_named(tmp_path, tiny_config, run_folder, precis):
 
 def test_dry_run_prints_commands_that_make_the_points_and_writes_nothing(tmp_path, tiny_config, precis):
     # commands after fit get the run
-    job = Job("one", tmp_path, {}, after=("test --data.max_eval 5", "evaluate {run}/predictions.jsonl", "report {run}"))
+    job = Job("one", tmp_path, {}, after=("test --data.max_eval 5", "evaluate {run}/predictions.jsonl", "report"))
     expected = ["test --run {} --data.max_eval 5", "evaluate {}/predictions.jsonl", "report {}"]
     assert [words for _, words in job.stages()][1:] == [command.format(tmp_path).split() for command in expected]
     path, out = write_sweep(tmp_path, tiny_config, grid={"model.pointer": [True, False]}), tmp_path / "out"
