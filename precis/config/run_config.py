@@ -45,7 +45,7 @@ def format_value(value: Any) -> str:
     if isinstance(value, list):
         return "+".join(map(format_value, value))
     text = as_flag(value)  # a string as it is, others as JSON
-    return text.rsplit(".", 1)[-1] if re.fullmatch(r"[A-Za-z_][\w.]*", text) else text  # 0.5 and paths stay
+    return text.rsplit(".", 1)[-1] if re.fullmatch(r"[A-Za-z_][\w.]*\.[A-Z]\w*", text) else text  # 0.5 and files stay
 
 
 def as_flag(value: Any) -> str:

@@ -14,6 +14,7 @@ from conftest import read_lines, wait_until, write
 from stub_command import write_stub
 
 from datamodules.documents import UserError
+from precis.config.run_config import format_value
 from precis.sweeping.composition import compose
 from precis.sweeping.grid import points_of, read_sweep
 from precis.sweeping.job import COMMAND, Job, is_finished, read_status
@@ -56,6 +57,7 @@ def test_points_are_the_product_written_out_by_hand_and_composed_as_by_the_comma
     points = points_of(read_sweep(path))
     assert [point.overrides for point in points] == expected
     assert [point.label for point in points] == labels
+    assert [format_value(text) for text in ("torch.optim.SGD", "a.jsonl")] == ["SGD", "a.jsonl"]
     overrides = {"model.coverage": False, "trainer.callbacks": None}
     overrides |= {"optimizer": "torch.optim.SGD", "optimizer.lr": "1e-2"}
     (point,) = compose(read_sweep(write_sweep(tmp_path, tiny_config, points=[overrides], seeds=[7])))
