@@ -49,7 +49,7 @@ def init(arguments: list[str]) -> None:
     print(f"{folder}: a project that trains {options.model} on {counted(count, 'record')} of {options.train}")
     if count < FEW_RECORDS and options.model == "pointer_generator":
         print("few records for a model that writes: begin with --model bertsum (docs/own_data.md, Few records)")
-    print(f"next: cd {folder} && precis fit --config config.yaml --run_dir runs/first")
+    print(f"next: cd {shlex.quote(str(folder))} && precis fit --config config.yaml --run_dir runs/first")
 
 
 def _corpus(files: dict[str, Path]) -> tuple[dict[str, Any], int]:

@@ -1,6 +1,7 @@
 """Checkpoint files: atomic writes, a copy of the previous one, detection of damaged ones, and where training starts."""
 
 import os
+import shlex
 import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -163,7 +164,7 @@ def check_unused(run: Path) -> None:
     """Raise a `UserError` if a folder already has a run, with the command that continues this run."""
     if (Path(run) / "config.yaml").exists():
         remedy = "continue it" if has_checkpoint(run) else "it has no checkpoint yet: start it again"
-        command = f"precis fit --run {run}"
+        command = shlex.join(["precis", "fit", "--run", str(run)])
         raise UserError(f"{run}: the folder already has a run; {remedy} with `{command}`, or pass another --run_dir")
 
 
@@ -211,9 +212,10 @@ def end_if_stopped_early(folder: Path, checkpoint: Path) -> None:
     """Exit with status 0 if training was ended early, as by early stopping; `--resume true` skips this check."""
     state = read_checkpoint(checkpoint, verify=False)  # `resumable` has verified that it is intact
     if reason := state.get(ENDED_EARLY):
+        command = shlex.join(["precis", "fit", "--run", str(folder), "--resume", "true"])
         rank_zero_info(
             f"{folder}: this run was ended early after step {state['global_step']:,} ({printable_line(reason)}); "
-            f"there is nothing to do. To continue training anyway: precis fit --run {folder} --resume true"
+            f"there is nothing to do. To continue training anyway: {command}"
         )
         raise SystemExit(0)
 

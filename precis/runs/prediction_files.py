@@ -1,6 +1,7 @@
 """Files with the predictions of a run: one for each split and corpus."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,8 @@ def find_predictions(folder: Path, split: str = "test") -> Path:
         if (folder / NAMES[name]).is_file():
             return folder / NAMES[name]
     command = {"val": "validate"}.get(split, split)  # `test` and `predict` are commands
-    raise MissingPredictions(f"{folder / NAMES[split]}: not found; run `precis {command} --run {folder}` first")
+    words = shlex.join(["precis", command, "--run", str(folder)])
+    raise MissingPredictions(f"{folder / NAMES[split]}: not found; run `{words}` first")
 
 
 def recorded_results(predictions: Path) -> dict[str, Any]:

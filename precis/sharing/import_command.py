@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ def import_run(arguments: list[str]) -> None:
     with appearing_folder(out) as building:
         _write_run_folder(building, config, state, kind, path)
     print(f"{out}: a run of {config['model']['class_path'].rpartition('.')[2]} from {path}")
-    print(f"next: precis summarize --checkpoint {out} article.txt")
+    print(f"next: precis summarize --checkpoint {shlex.quote(str(out))} article.txt")
 
 
 def _run_config(kind: Kind, state: Mapping[str, Tensor], options: Namespace) -> dict[str, Any]:

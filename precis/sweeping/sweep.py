@@ -169,14 +169,16 @@ def _submit(out: Path, jobs: Sequence[Job], profile: Profile) -> None:
         sweep_folder.write_launch(out, "slurm", slurm_ids, profile=asdict(profile))
         first = next(iter(slurm_ids.values())).split("_")[0]  # ARRAY of ARRAY_INDEX
         print(f"submitted {counted(len(missing), kind)} as job {first}, {profile.concurrency} at a time")
-    print(f"{counted(len(jobs), kind)}, {len(missing)} submitted; precis sweep status {out} shows their state")
+    status = f"precis sweep status {shlex.quote(str(out))}"
+    print(f"{counted(len(jobs), kind)}, {len(missing)} submitted; {status} shows their state")
 
 
 def _run_here(out: Path, jobs: Sequence[Job], slots: int) -> None:
     """Run jobs on this machine, `slots` at a time, and print the best point at the end, unless it is a search."""
     lock = take_lock(out / sweep_folder.LOCK)  # while held, `status` shows points that have not started as waiting
     if lock is None:
-        raise UserError(f"{out}: another launcher is running this sweep; precis sweep status {out} shows it")
+        status = f"precis sweep status {shlex.quote(str(out))}"
+        raise UserError(f"{out}: another launcher is running this sweep; {status} shows it")
     try:
         sweep_folder.write_launch(out, "local", {}, pid=os.getpid())  # {}: no SLURM ids; pid: for `cancel`
         launch(jobs, slots)

@@ -99,8 +99,9 @@ def test_the_configs_have_the_fields_of_the_files_and_a_project_trains_as_it_is(
         values = yaml.safe_load(Path("config.yaml").read_text(encoding="utf-8"))["data"]["init_args"]["corpus"]
         fields = {"train": str(path), "document": "Article", "summary": "highlights", "split": 0.1}
         assert values["init_args"] == fields
-    assert precis("init", tmp_path / "project", "--train", path).status == 0
-    monkeypatch.chdir(tmp_path / "project")
+    done = precis("init", tmp_path / "a project", "--train", path).succeeded()
+    assert f"next: cd '{tmp_path}/a project' && precis fit" in done.out
+    monkeypatch.chdir(tmp_path / "a project")
     precis("fit", "--config", "config.yaml", "--run_dir", "runs/first", *SMALL).succeeded()
     assert Path("runs/first/checkpoints/best.ckpt").is_file()
 
