@@ -21,7 +21,7 @@ class Parser(Protocol):
     """Interface of discourse parsers, which are LightningModules."""
 
     fingerprint: str  # digest of everything that a parse depends on: weights and version of the code
-    rows: Rows  # which EDUs carry probability in the LDD (labeled discourse distribution), see `tree_ldd`
+    rows: Rows  # which EDUs can be nuclei of others in the LDD (labeled discourse distribution), see `tree_ldd`
     band: int  # half-width of the LDD band in EDUs; smaller for documents with fewer EDUs
 
     def predict_step(self, batch: list[ParseRequest], batch_idx: int) -> list[DiscourseParse]: ...

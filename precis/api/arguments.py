@@ -28,14 +28,14 @@ def metric_names(metrics: Any) -> str | None:
 def text_rows(texts: Text | Iterable[Text]) -> list[dict[str, Any]]:
     """Return a dict with `id` (by default 1, 2, ...) and `document` of each text; a `UserError` if one has no words."""
     records = []
-    if isinstance(texts, str | Mapping | Document):  # a single text
-        texts = [texts]
+    texts = [texts] if isinstance(texts, str | Mapping | Document) else texts  # a single text becomes a list
     for number, text in enumerate(checked("texts", texts, Iterable, "a string, or a list of strings"), start=1):
         if not isinstance(text, (str, Mapping, Document)):
             kind = type(text).__name__
             raise UserError(f"text {number} is of type {kind}; give a string, or a mapping with a field 'document'")
         record = {"id": str(number), **text_row(text)}
-        strings = [part for _, part in leaves(record.get("document", "")) if isinstance(part, str)]  # in nested lists
+        # A document may be nested lists of sentences, whose leaves are (path, sentence).
+        strings = [part for _, part in leaves(record.get("document", "")) if isinstance(part, str)]
         if not "".join(strings).strip():
             raise UserError(f"text {number} has no words; leave it out, or give one with words")
         records.append(record)

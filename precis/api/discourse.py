@@ -27,7 +27,7 @@ class Discourse:
         edus: texts of the E elementary discourse units (EDUs).
         relations: names of the R relations.
         tree: the best RST tree.
-        parse: the parser's answer: offsets and importance of EDUs, distribution over relations of nearby EDUs.
+        parse: offsets and importance of EDUs, and the probability of each relation for each pair of nearby EDUs.
     """
 
     def __init__(self, parse: DiscourseParse, text: str) -> None:
@@ -65,8 +65,8 @@ def parse(text: str, parser: str | LightningModule = "default", rows: Rows = "si
     Args:
         text: the document; blank lines separate its paragraphs.
         parser: name of a parser as in `precis parse --parser`, folder of a trained parser, or the parser itself.
-        rows: which EDUs of a nucleus may have probability, see `tree_ldd`: all in its span (`side`), or only those that
-            are nuclei of their own parents (`nucleus`).
+        rows: which EDUs can be the nucleus of an EDU, see `tree_ldd`: all on the nucleus side of their lowest common
+            ancestor (`side`), or only those that are also a nucleus of their own parent (`nucleus`).
         language: ISO code of the language, by whose rules the text is divided into sentences.
 
     Raises:
@@ -77,8 +77,8 @@ def parse(text: str, parser: str | LightningModule = "default", rows: Rows = "si
     (document,) = documents_of(Texts([("text", text)]), language)  # "text": the id
     if isinstance(parser, str):
         num_words = len(length_words(text))  # at least the number of EDUs
-        # maximum distance of stored EDU pairs: num_words rounded up to a power of two, so that texts share parsers
-        band = min(LARGEST_HEAT_MAP, max(64, 1 << (num_words - 1).bit_length()))
+        # maximum distance of stored pairs of EDUs, a power of two: texts of similar length share a cached parser
+        band = min(LARGEST_HEAT_MAP, max(64, 1 << (num_words - 1).bit_length()))  # at most what heat maps can show
         parser = _load_parser(parser, rows, band)  # cached
     if not hasattr(parser, "predict_step"):  # which every parser has
         raise UserError(f"parser is of type {type(parser).__name__}; give a name, a folder or a parser")

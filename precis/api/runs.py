@@ -57,11 +57,11 @@ class Run:
         self._lock = RLock()  # options of the model are changed during a call, so only one thread may use it
         checkpoint_path = Path(checkpoint) if checkpoint else None  # None: the best one
         try:
-            pretrained = PretrainedOptions(**options)  # a run of this suite uses only `generation`
+            pretrained = PretrainedOptions(**options)  # of which a run of this suite uses only `generation`
             # no limit on evaluated documents, whatever the config of the run says
             loaded = load_model(path, checkpoint_path, options=pretrained, cache_dir=self._folder.name, max_eval=None)
         except ArgumentError as error:  # a config of the run that this version does not read
-            raise UserError(f"{self.path}: {explain(str(error), 'fit')}") from None  # "fit": hints at its help
+            raise UserError(f"{self.path}: {explain(str(error), 'fit')}") from None  # its remedy is `precis fit --help`
         except TypeError as error:  # an unknown name in `options`
             options_of_models = ", ".join(PretrainedOptions.__dataclass_fields__)
             raise UserError(f"{error}; a model of Hugging Face has {options_of_models}") from None
@@ -133,7 +133,7 @@ class Run:
         checked("seed", seed, int, "a whole number")
         checked("score_options", score_options, ScoreOptions | None, "a ScoreOptions")
         with self._data_over(self._corpus(documents), batch_size) as data:
-            # in `data`, the documents are the test split, whichever split they come from
+            # `data` has the documents as its test split, even if they come from another split of a corpus
             sources = {record["id"]: as_document(record).sentences for record in data.documents("test")}
             summaries = self._summarize(data, options)
         predictions = []
@@ -175,9 +175,9 @@ def load(path: str | Path, checkpoint: str | Path | None = None, **options: Any)
     """Load a summarizer.
 
     Args:
-        path: the name of a model that comes with the suite (`extractive`, `small`, `docstring`, `lexrank`), a run
-            folder of `precis fit`, a folder of `precis export`, the name of an exported model on the hub, or the folder
-            or name of a summarizer or chat model of Hugging Face.
+        path: the name of a model that comes with the suite (`extractive`, `small`, `lexrank`, or `docstring` for Python
+            docstrings), a run folder of `precis fit`, a folder of `precis export`, the name of an exported model on the
+            hub, or the folder or name of a summarizer or chat model of Hugging Face.
         checkpoint: path of a checkpoint to use instead of the run's best one.
         options: of a model of Hugging Face, see `PretrainedOptions`: `generation`, `prompt`, `long_documents` ...;
             `lexrank` takes `language`.

@@ -36,7 +36,7 @@ def rouge(
         UserError: if the numbers of references and summaries differ, or a reference is empty.
     """
     texts = _as_list("summaries", summaries)
-    # for each summary, one reference or a list of them; for a single summary, a list has its references
+    # for each summary, its reference or list of references; if `summaries` is one text, `references` are all its own
     all_references = [references] if isinstance(summaries, str) else _as_list("references", references)
     if len(texts) != len(all_references) or not texts:
         counts = f"{counted(len(texts), 'summary')} and {counted(len(all_references), 'reference')}"

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from precis.api.runs import Run  # imports Lightning
 
 
-@lru_cache(maxsize=2)  # the number of light models
+@lru_cache(maxsize=2)  # the number of models in `LIGHT`, which need no Lightning
 def light_model(folder: Path) -> "LightExtractor":
-    """Return the extractive model in a folder, loaded without Lightning; a `UserError` if its encoder is missing."""
+    """Load the extractive model in a folder without Lightning; a `UserError` if its encoder's package is missing."""
     from lightning_modules.extractive.light import LightExtractor
 
     config = read_config(folder)
@@ -72,16 +72,16 @@ def summarize(
 
     Args:
         texts: as in `Run.summarize`.
-        model: `extractive`, `small`, `docstring` or `lexrank`; by default `extractive`, or `small` if the package of
-            its encoder is not installed; in other languages `lexrank`. For a model of your own:
-            `precis.load(RUN).summarize(texts)`.
+        model: `extractive`, `small`, `docstring` (for Python docstrings) or `lexrank`; by default `extractive`, or
+            `small` if the package with the encoder of `extractive` is not installed; in other languages `lexrank`. For
+            a model of your own: `precis.load(RUN).summarize(texts)`.
         sentences: maximum number of sentences of a summary; 3 by default.
         words: maximum number of words of a summary.
         ratio: maximum number of words, as a share of the document's words.
         language: ISO code of the language; other languages than English only with `lexrank`.
 
     Returns:
-        A `Summary`, or a list of them; models other than `docstring` set its `positions` and `sentence_scores`.
+        A `Summary`, or a list of them; all models but `docstring` also set `positions` and `sentence_scores`.
 
     Raises:
         UserError: if a text is empty, there is no such model, or a limit is invalid.

@@ -23,7 +23,7 @@ class Answers:
     def add(self, answers: Iterable[dict[str, Any]]) -> None:
         """Append answers, each with an `id`."""
         answers = list(answers)  # an iterator may be read once
-        with naming_full_disk(self.path):
+        with naming_full_disk(self.path):  # if the disk is full, the error names the file
             self.file.write("".join(map(json_line, answers)).encode())
             self.file.flush()  # a killed command loses no answer that was paid for
         self.by_id |= {answer["id"]: answer for answer in answers}
@@ -54,7 +54,7 @@ def open_answers(path: Path, settings: Mapping[str, Any]) -> Iterator[Answers]:
         if end < len(content):  # a killed process leaves an incomplete last line
             file.truncate(end)
         records = list(_parse_lines(path, content[:end]))  # settings, then answers
-        if len(records) > 1 or (records and "system" not in records[0]):  # it has answers, or is of another kind
+        if len(records) > 1 or (records and "system" not in records[0]):  # it has answers, or is no file of answers
             check_settings(path, records[0], settings)
         else:  # no answer yet: other settings may replace the first line
             file.truncate(0)
@@ -87,7 +87,7 @@ def check_settings(path: Path, recorded: Mapping[str, Any], settings: Mapping[st
 
 def _parse_lines(path: Path, content: bytes) -> Iterator[dict[str, Any]]:
     """Yield the settings on the first line, then an answer per line; a `UserError` if one is no JSON object with id."""
-    for number, line in enumerate(content.split(b"\n")[:-1], start=1):  # [-1]: an incomplete line, or empty
+    for number, line in enumerate(content.split(b"\n")[:-1], start=1):  # [:-1] drops an incomplete or empty last part
         try:
             record = load_json(line)
         except ValueError:

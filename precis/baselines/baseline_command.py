@@ -50,7 +50,7 @@ def baseline(arguments: list[str]) -> None:
 
 
 def _untrained(arguments: list[str]) -> None:
-    """`precis baseline NAME --corpus CORPUS ... | --run RUN`: write a baseline's summaries as models write theirs.
+    """`precis baseline NAME --corpus CORPUS ... | --run RUN`: write a baseline's summaries as a file of predictions.
 
     `precis baseline hf --help` and `precis baseline chat --help` describe pretrained summarizers and chat models.
     """
@@ -72,7 +72,7 @@ def _untrained(arguments: list[str]) -> None:
         for record in progress.track(summaries, total=len(documents), description=options.name):
             file.write(json_line(record))
             has_text = has_text or bool(record["summary"])
-    if not has_text:  # an oracle selects nothing if `--language` recognizes no words of the script
+    if not has_text:  # an oracle selects nothing if the texts are in a script whose words `--language` ignores
         problem = f"every summary is empty: no sentence shares a word of language {options.language!r} with a reference"
         print(f"{options.name}: {problem}; set --language", file=sys.stderr)
     print(written_line(options.name, len(documents), target, options.language))
@@ -86,6 +86,6 @@ def _chosen_options(name: str, options: Namespace) -> dict[str, Any]:
         if option not in available:
             others = ", ".join(f"--{other}" for other in available)
             raise UserError(f"{name} has no option --{option}; it has {others}")
-    if chosen.get("threshold") == "none":  # a word, as None means that the option is not on the command line
+    if chosen.get("threshold") == "none":  # "none" is a value; None means that the option is absent
         chosen["threshold"] = None
     return chosen

@@ -25,7 +25,7 @@ from precis.summarizing.prompts import sentences_of
 if TYPE_CHECKING:
     from datasets import Dataset
 
-NAMED = 3  # maximum number of documents that a message names
+MAX_NAMED = 3  # maximum number of documents that a message names
 
 
 def add_document_arguments(parser: ArgumentParser, needs_out: bool = True) -> None:
@@ -39,7 +39,7 @@ def add_document_arguments(parser: ArgumentParser, needs_out: bool = True) -> No
 
 
 def expand_corpus_file(arguments: list[str]) -> list[str]:
-    """Replace `--corpus FILE` of records by options of the class `Files`; guess fields if no --corpus.* is given."""
+    """Replace `--corpus RECORDS` by `--corpus=Files --corpus.test=RECORDS`; guess fields if no --corpus.* is given."""
     for number, argument in enumerate(arguments):
         name, _, value = argument.partition("=")
         following = arguments[number + 1 :]
@@ -125,5 +125,5 @@ def signature(system: str, settings: Mapping[str, Any]) -> str:
 def name_documents(ids: Iterable[str], what: str) -> str | None:
     """Return a line such as `empty summaries (2): a, b`, with the first ids of documents; None without ids."""
     ids = list(ids)
-    more = ", ..." if len(ids) > NAMED else ""
-    return f"{what} ({len(ids):,}): {', '.join(ids[:NAMED])}{more}" if ids else None
+    more = ", ..." if len(ids) > MAX_NAMED else ""
+    return f"{what} ({len(ids):,}): {', '.join(ids[:MAX_NAMED])}{more}" if ids else None

@@ -85,7 +85,7 @@ class _Prompts:
         if options.query is not None and options.queries is not None:
             raise UserError("--query and --queries both give queries; leave one out")
         self.queries = read_queries(Path(options.queries), options.query_field) if options.queries else None  # by id
-        has_query = options.query is not None or options.queries is not None  # else {query} must not occur
+        has_query = options.query is not None or options.queries is not None  # True: {query} required; False: refused
         check_fields(options.prompt, self.template, {"document": True, "n": options.n is not None, "query": has_query})
         # what prompts depend on, besides documents; n: number of words to write
         self.settings = {"prompt": self.template, "n": options.n, "query": self.queries or options.query}
@@ -104,8 +104,8 @@ class _Prompts:
 
     def prompt(self, document: Document) -> str:
         """Return the prompt for a document, with at most the first `max_words` words of its text."""
-        sent, total = self.words(document)
-        text = " ".join(first_words(document.sentences, sent)) if sent < total else document.text
+        num_sent, total = self.words(document)  # numbers of words: sent to the model, and of the whole document
+        text = " ".join(first_words(document.sentences, num_sent)) if num_sent < total else document.text
         query = self.settings["query"] if self.queries is None else self.queries[document.id]  # None without {query}
         return fill(self.template, {"document": text, "n": str(self.settings["n"]), "query": query or ""})
 
@@ -118,16 +118,16 @@ def count_problems(
     texts = {reply["id"]: answer_text(reply["text"]) for reply in replies}  # without <think>...</think>
     refused = [reply["id"] for reply in replies if reply["refusal"] or reply["finish_reason"] == "content_filter"]
     cut_off = [reply["id"] for reply in replies if reply["finish_reason"] == "length"]
-    words = {document.id: prompts.words(document) for document in map(as_document, documents)}  # (sent, total)
+    words = {document.id: prompts.words(document) for document in map(as_document, documents)}  # (number sent, total)
     problems = {  # ids of documents by problem
-        "documents shortened to max_words": [name for name, (sent, total) in words.items() if sent < total],
+        "documents shortened to max_words": [name for name, (num_sent, total) in words.items() if num_sent < total],
         "answers refused by the server": refused,
         "answers worded like a refusal": [name for name, text in texts.items() if _REFUSAL.match(text)],
         "empty answers": [name for name, text in texts.items() if not text and name not in refused],
         "answers cut off by max_tokens or the server": cut_off,
         "documents without an answer": list(failures),  # ids; the values are reasons
     }
-    # sums over replies; None where the server does not count
+    # sums over replies; a number that the server did not report is None, and counts as 0
     tokens = {name: sum(reply[name] or 0 for reply in replies) for name in ("prompt_tokens", "answer_tokens")}
     notes = [baseline_files.name_documents(ids, problem) for problem, ids in problems.items()]
     notes.append(f"{tokens['prompt_tokens']:,} tokens of prompts, {tokens['answer_tokens']:,} of answers")

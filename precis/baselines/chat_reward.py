@@ -27,14 +27,14 @@ class ChatReward(Reward):
 
     The number, 8 for "8/10", is on the last line of the answer that has a number. An answer without a number, or with
     several on that line, as when it repeats the question, counts 0, with a warning. Answers are appended to a file, so
-    that a text is asked about once, in all epochs and resumed runs. A config may name this class only on the command
-    line or with `--trust`, because documents and the API key are sent to the address.
+    that a text is asked about once, in all epochs and resumed runs. The command line may name this class, but a config
+    file only with `--trust`, because documents and the API key are sent to the address.
 
     Args:
         model: name of the chat model at the endpoint.
         base_url: address of the endpoint, such as http://localhost:8000/v1.
         answers: file of answers; each rank above 0 has its own, with the rank in its name.
-        budget: number of requests of each rank after which training stops, including those answered in its file.
+        budget: number of requests of each rank after which training stops; answers already in its file count, too.
         prompt: file of a prompt with {document} and {summary}; by default one that asks for a number from 0 to 10.
         best: the highest score that the prompt offers, which becomes the reward 1.
         max_tokens: maximum number of tokens of an answer.

@@ -96,7 +96,7 @@ class Endpoint:
 
         Returns reasons of failed requests by id. A `UserError` if there is no server, it refuses all, or too many fail.
         """
-        handler = signal.getsignal(signal.SIGTERM)  # restored below: the event loop leaves the default handler
+        handler = signal.getsignal(signal.SIGTERM)  # restored below, as the event loop leaves the default one behind
         try:
             return asyncio.run(self._answer_all(prompts, done))
         except ExceptionGroup as group:  # from the workers: the first error cancels the other workers
@@ -205,7 +205,7 @@ class Endpoint:
             slow_warning.cancel()
 
     def _warn_slow(self) -> None:
-        """Warn once that requests are repeated, which may take long, as some servers also finish the abandoned ones."""
+        """Warn once that requests are repeated, which takes long if a server also finishes those that were given up."""
         if self.retries and not self.has_warned:
             self.has_warned = True
             print(f"{self.base_url}: no answer in {self.timeout:g} seconds, retrying; {SLOW_REMEDY}", file=sys.stderr)
@@ -216,7 +216,7 @@ class Endpoint:
 
 
 def _read_reply(content: str, attempts: int) -> Reply:
-    """Return the answer in `content`, the body of the response to the last of `attempts` requests, else `BadReply`."""
+    """Return the answer in `content`, a response body after `attempts` requests; raise `BadReply` if it is invalid."""
     try:
         body = load_json(content)
         choice = body["choices"][0]

@@ -19,14 +19,14 @@ from precis.summarizing.summary_options import PretrainedOptions, read_options
 
 POOL = 256  # documents that are tokenized, and batched by length, together
 # Prefixes of generation settings that affect no summary, or belong to the vocabulary: not in the signature.
-UNSIGNED = ("output_", "return_", "use_cache", "pad_", "bos_", "eos_", "decoder_start_", "forced_eos_")
+NOT_IN_SIGNATURE = ("output_", "return_", "use_cache", "pad_", "bos_", "eos_", "decoder_start_", "forced_eos_")
 
 
 def hugging_face(arguments: list[str]) -> None:
     """`precis baseline hf --checkpoint NAME_OR_FOLDER`: summaries by any summarizer or chat model of Hugging Face.
 
-    The settings of the model's card are used, those of its task "summarization" included; --generation.NAME VALUE
-    replaces one. A killed command continues when it is run again.
+    The model's own generation settings are used, with its `task_specific_params` for summarization; --generation.NAME
+    VALUE replaces one. A killed command continues when it is run again.
     """
     write_summaries(_parser("precis baseline hf", hugging_face.__doc__, needs_out=True), arguments)
 
@@ -34,7 +34,7 @@ def hugging_face(arguments: list[str]) -> None:
 def score_pretrained(arguments: list[str]) -> None:
     """`precis test --checkpoint NAME_OR_FOLDER --corpus CORPUS ...`: a model of Hugging Face summarizes and is scored.
 
-    The same as `precis baseline hf` and then `precis evaluate`; the files have the name of the model without --out.
+    The same as `precis baseline hf` and then `precis evaluate`; without --out, the files are named after the model.
     """
     from precis.evaluation.evaluate import evaluate
 
@@ -61,7 +61,7 @@ def _parser(command: str, description: str, needs_out: bool) -> ArgumentParser:
     parser = ArgumentParser(prog=command, description=description, exit_on_error=False)
     parser.add_argument("--checkpoint", type=str, required=True, help="name on the hub (downloaded) or folder")
     baseline_files.add_document_arguments(parser, needs_out)
-    parser.add_class_arguments(PretrainedOptions, None, skip={"language"})  # the documents have one
+    parser.add_class_arguments(PretrainedOptions, None, skip={"language"})  # already added for the documents
     parser.set_defaults(long_documents="truncate")  # as published scores are computed
     return parser
 
@@ -78,7 +78,7 @@ def settings_of(model: HuggingFaceSummarizer) -> dict[str, Any]:
         "prompt": model.template,
         "max_source": model.max_source,  # tokens that the model reads at once; None: no limit
         "long_documents": model.options.long_documents,
-        "language": model.language,  # which divides the summaries of windows into sentences
+        "language": model.language,  # whose rules divide summaries of windows (parts of a long document) into sentences
         "dtype": model.options.dtype,
         "transformers": transformers_version,
     }
@@ -89,7 +89,7 @@ def _summarize(model: HuggingFaceSummarizer, documents: Dataset, answers: Answer
     missing = [index for index, name in enumerate(documents["id"]) if name not in answers.by_id]
     with progress_bar() as progress:
         task = progress.add_task("summaries", total=len(documents), completed=len(documents) - len(missing))
-        for indices in pools(missing, POOL):  # lists of indices, each batched by length in `model.answers`
+        for indices in pools(missing, POOL):  # lists of POOL indices; `model.answers` makes batches by length
             for batch in model.answers(list(map(as_document, documents.select(indices)))):
                 answers.add(answer._asdict() for answer in batch)
                 progress.advance(task, len(batch))
@@ -115,8 +115,8 @@ def _write(target: Path, documents: Dataset, answers: Answers, settings: dict[st
     }
     generation = settings["generation"]
     signed = {name: settings[name] for name in ("checkpoint", "weights", "max_source", "long_documents", "dtype")}
-    signed |= {name: generation[name] for name in sorted(generation) if not name.startswith(UNSIGNED)}
-    signed |= {name: settings[name] for name in ("documents", "transformers")}  # the others stay out of it
+    signed |= {name: generation[name] for name in sorted(generation) if not name.startswith(NOT_IN_SIGNATURE)}
+    signed |= {name: settings[name] for name in ("documents", "transformers")}  # the signature has no other settings
     signature = baseline_files.signature("hf", signed)
     record = {"split": options.split, "signature": signature, "settings": settings, "counts": counts}
     truncation = TruncationRow(

@@ -97,7 +97,7 @@ def _parser() -> ArgumentParser:
 def _read(options: Namespace) -> list[_Pair]:
     """Return the two summaries of each document, with its text; a `UserError` without texts, or if documents differ."""
     documents = Path(options.documents) if options.documents else None
-    a, b = read_predictions(Path(options.a), documents=documents), read_predictions(Path(options.b))  # texts: with A's
+    a, b = read_predictions(Path(options.a), documents=documents), read_predictions(Path(options.b))  # a has sources
     if options.run:
         a = with_run_documents(a, options.run, options.split)
     a_by_id = {prediction.id: prediction for prediction in a}
@@ -149,16 +149,16 @@ def summarize(pairs: Sequence[_Pair], texts: Mapping[str, str]) -> dict[str, Any
     by order and document id, such as `ab doc-1`. A `UserError` if no document has a readable verdict in both orders.
     """
     verdicts = {name: read_verdict(text) for name, text in texts.items()}
-    orders: dict[str, tuple[float, float]] = {}  # preference for A in both orders, by document id
+    for_a: dict[str, tuple[float, float]] = {}  # preference for A with A first and with B first, by document id
     for pair in pairs:
         ab, ba = ("tie", "tie") if pair.a == pair.b else (verdicts[f"ab {pair.id}"], verdicts[f"ba {pair.id}"])
         if ab is not None and ba is not None:
-            orders[pair.id] = _PREFERENCES[ab], 1 - _PREFERENCES[ba]  # for the first summary, which is B in "ba"
-    if texts and not any(pair.id in orders for pair in pairs if pair.a != pair.b):  # without texts, all are identical
+            for_a[pair.id] = _PREFERENCES[ab], 1 - _PREFERENCES[ba]  # `_PREFERENCES` rates the summary shown first
+    if texts and not any(pair.id in for_a for pair in pairs if pair.a != pair.b):  # no texts: no pair differs
         example = shorten(next(text for name, text in texts.items() if verdicts[name] is None), 80)
         remedy = "change --prompt so that each answer ends with 1, 2 or tie"
         raise UserError(f"no document has a readable verdict in both orders, but for example {example!r}; {remedy}")
-    table = np.array(list(orders.values()))  # preferences for A on N documents in 2 orders, [N, 2]
+    table = np.array(list(for_a.values()))  # preferences for A on N documents in 2 orders, [N, 2]
     preferences = table.mean(axis=1)  # [N]
     interval = bootstrap_interval(100 * preferences)  # mean and bounds in percent
     decided = [verdict for verdict in verdicts.values() if verdict in ("first", "second")]
@@ -172,5 +172,5 @@ def summarize(pairs: Sequence[_Pair], texts: Mapping[str, str]) -> dict[str, Any
         "orders_agree": 100 * float((table[:, 0] == table[:, 1]).mean()),  # percent
         "orders_contradict": int((np.abs(table[:, 0] - table[:, 1]) == 1).sum()),  # A in one order, B in the other
         "first_preferred": 100 * decided.count("first") / len(decided) if decided else None,  # percent
-        "unreadable": [pair.id for pair in pairs if pair.id not in orders],
+        "unreadable": [pair.id for pair in pairs if pair.id not in for_a],
     }

@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except BrokenPipeError:  # as in `precis ... | head`, which closes the pipe early
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for Python's flush of stdout when it exits
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python's flush at exit does not fail
         return 128 + signal.SIGPIPE
 
 

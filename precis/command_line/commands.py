@@ -32,8 +32,8 @@ def summarize(arguments: list[str]) -> None:
     parser = ArgumentParser(prog="precis summarize", description=summarize.__doc__, exit_on_error=False)
     add = parser.add_argument
     add("--model", type=str | None, default=None, help="model of the suite: extractive (sentences of "
-                        "the text, by MiniLM), small (the same without MiniLM), docstring, or lexrank (sentences of "
-                        "a text in any language, untrained)")  # fmt: skip
+                        "the text, by MiniLM), small (the same without MiniLM), docstring (for Python docstrings), or "
+                        "lexrank (sentences of a text in any language, untrained)")  # fmt: skip
     add("--run", type=str | None, default=None, help="a run folder")
     add("--checkpoint", type=str | None, default=None, help="folder or name of a model of Hugging Face or an export")
     add(
@@ -89,7 +89,7 @@ def _choose_model(options: Namespace) -> bool:
         others = "--model docstring, --run RUN or --checkpoint NAME for another"
         print(f"precis: by the model {options.checkpoint}, which selects sentences ({others})", file=sys.stderr)
     draws = options.html is not None or options.heat_map is not None  # which needs Lightning
-    # options for models of Hugging Face: `load_model`, which imports Lightning, refuses them
+    # options for models of Hugging Face only: the slow `load_model`, which imports Lightning, reports them as an error
     has_pretrained_options = read_options(PretrainedOptions, options) != PretrainedOptions()
     return options.checkpoint in LIGHT and not draws and not has_pretrained_options
 
@@ -137,7 +137,7 @@ def report(arguments: list[str]) -> None:
     parser.add_argument("--language", type=str | None, default=None, help="ISO code; by default that of the run")
     options = parser.parse_args(arguments)
     predictions = find_predictions(options.run, options.split)
-    from precis.runs.report import print_report  # a slow import, after errors that need none
+    from precis.runs.report import print_report  # a slow import, after the checks that do not need it
 
     print_report(options.run, predictions, options.split, options.examples, options.language)
 
@@ -145,9 +145,9 @@ def report(arguments: list[str]) -> None:
 def export(arguments: list[str]) -> None:
     """`precis export RUN --out FOLDER`: a model with its tokenizer and a model card, for `precis.load` and the hub.
 
-    FOLDER has the weights (safetensors), config.yaml, text/ and README.md. Where the network is one of transformers
-    (RSTformer's LED, a pretrained PEGASUS) it also has what `from_pretrained(FOLDER)` loads; the pretrained encoder of
-    an extractive model, of BertSumAbs and of GraphSum is in FOLDER/encoder.
+    FOLDER has the weights (safetensors), config.yaml, text/ (tokenizer) and README.md. Where the network is one of
+    transformers (RSTformer's LED, a pretrained PEGASUS) it also has what `from_pretrained(FOLDER)` loads; the
+    pretrained encoder of an extractive model, of BertSumAbs and of GraphSum is in FOLDER/encoder.
     """
     parser = ArgumentParser(prog="precis export", description=export.__doc__, exit_on_error=False)
     add = parser.add_argument
@@ -155,7 +155,7 @@ def export(arguments: list[str]) -> None:
     add("--out", type=Path, required=True, help="folder, created if needed")
     add("--checkpoint", type=Path | None, default=None, help="checkpoint of the run; the best one by default")
     add("--license", type=str | None, default=None, help="license of the weights, such as apache-2.0")
-    compact_help = "matrices in 8 bits, and neither a frozen encoder nor its tokenizer, which are loaded by name"
+    compact_help = "matrices in 8 bits, without a frozen encoder and its tokenizer, which are then loaded by name"
     add("--compact", type=bool, default=False, help=compact_help)
     options = parser.parse_args(arguments)
     out = options.out

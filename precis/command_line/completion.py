@@ -46,7 +46,7 @@ def _whole_parser() -> argparse.ArgumentParser:
             if not no_value:
                 added.complete = shtab.FILE  # the shell offers file names; choices are not copied
             for group, package in groups.items():  # the value of a group such as --model is a class of the package
-                # options of all these classes, as any may be chosen; --data also adds the options of --data.corpus
+                # options of all classes of the package, as any may be chosen; with --data, also the group --data.corpus
                 class_names = package.__all__ if group.partition(".")[0] in flags else []
                 options = {option for name in class_names for option in class_options(getattr(package, name))}
                 for option in sorted(options):

@@ -60,7 +60,7 @@ def describe(split: str, dataset: Dataset, examples: int, overlaps: list[dict[st
     """Describe the documents of a split, as `build_documents` returns them.
 
     Returns:
-        `split`, `documents` (count), `skipped` and `digest` of the manifest; `examples`, the first documents;
+        `split`; `documents` (count), `skipped` and `digest` from the record of the build; `examples`, first documents;
         `script`, the writing system of most letters of the first documents, its share and a likely language; `overlaps`
         with earlier splits, as given; mean, median and 95th percentile of each of `_STATISTICS`, None without values.
     """

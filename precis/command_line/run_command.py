@@ -57,7 +57,7 @@ def run_command(arguments: list[str]) -> int:
         os.environ[VARIABLE] = "1"  # for the processes that this one starts, too
     is_main_thread = threading.current_thread() is threading.main_thread()
     is_default_handler = is_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    if is_default_handler:  # an exception, so that nothing half-written is left; training replaces this handler
+    if is_default_handler:  # raise SystemExit, so that half-written files are removed; training replaces this handler
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
         sys.unraisablehook = _send_again  # for signals that arrive in a destructor, where Python ignores exceptions
     try:
@@ -80,7 +80,7 @@ def run_command(arguments: list[str]) -> int:
             os.environ.pop(VARIABLE, None)
         if is_default_handler:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            # after an interruption, objects in its traceback are destroyed later than this, and still need the hook
+            # after an interruption, destructors of objects in its traceback run later than this, and need the hook
             if not isinstance(sys.exception(), KeyboardInterrupt | SystemExit):
                 sys.unraisablehook = unraisable_before
     return 0
@@ -88,7 +88,7 @@ def run_command(arguments: list[str]) -> int:
 
 def _remedy(error: Exception) -> str:
     """Return how to avoid an error that the output encoding or cache folder causes; "" for other errors."""
-    if isinstance(error, UnicodeEncodeError) and "PYTHONIOENCODING" not in str(error):  # rich may add this remedy
+    if isinstance(error, UnicodeEncodeError) and "PYTHONIOENCODING" not in str(error):  # else rich's message has it
         return "; set PYTHONIOENCODING=utf-8"
     refused = isinstance(error, OSError) and error.errno in (errno.EACCES, errno.ENOTDIR, errno.EPERM, errno.EROFS)
     if refused and error.filename and Path(error.filename).absolute().is_relative_to(default_cache().absolute()):

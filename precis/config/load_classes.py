@@ -33,23 +33,23 @@ def add_corpus_arguments(parser: ArgumentParser, on_bad_record: str = "raise") -
     add("--num_proc", type=int, default=1, help="number of processes for sentence splitting")
 
 
-_as_namespace = _typehints.subclass_spec_as_namespace  # before it is replaced below
+_original_function = _typehints.subclass_spec_as_namespace  # before it is replaced below
 
 
 def _load(text: str) -> Any:
     """Return the value of a text as YAML; a text such as `###`, which YAML takes for a comment, stays as it is."""
     if "&" in text or "!" in text:
-        load_yaml(text)  # raises an error for aliases (&) that expand too far, and for tags (!) that do not fit
+        load_yaml(text)  # raises an error for aliases (&) that expand too far, and tags that do not fit (!!int x)
     value = yaml_load(text)
     return text if value is None and "\n" not in text and text.lstrip().startswith("#") else value
 
 
 def _with_json_values(value: Any, *arguments: Any) -> Any:
-    """Pass the value of a nested class's option to jsonargparse as JSON, not by `str`, which makes null a string."""
+    """Wrap a function of jsonargparse to pass values of nested options as JSON: its own `str` makes null a string."""
     is_nested = isinstance(value, _typehints.NestedArg) and "." in value.key.removeprefix("dict_kwargs.")
     if is_nested and not isinstance(value.val, str):
         value = value._replace(val=json.dumps(value.val, default=str))
-    return _as_namespace(value, *arguments)
+    return _original_function(value, *arguments)
 
 
 set_parsing_settings(docstring_parse_attribute_docstrings=True)  # documentation beside the fields of dataclasses

@@ -28,7 +28,7 @@ _HELP = "`precis {command} --help` lists what there is"
 
 def explain(message: str, command: str) -> str:
     """Explain the message of a `jsonargparse.ArgumentError`, which lists all attempts to parse a value, in one line."""
-    # Of attempts to create a class, only the first is kept, by the class that was named; others try base classes.
+    # Of several attempts to create a class, keep the error of the first, for the named class; others try base classes.
     if attempt := re.search(r"\n +- (?=Problem with given class_path)", message):
         message = "".join(re.split(f"{attempt[0]}(?=Problem with given class_path)", message)[:2])
     keys = re.findall(r'Parser key "([^"]+)"', message)  # from the outer to the inner parser
@@ -58,7 +58,7 @@ def explain(message: str, command: str) -> str:
     if match := re.search(r"has no attribute '([^']+)'|No module named '([^']+)'", message):
         name = classes[-1] if classes else match[1] or match[2]
         return f"{where}there is no class {name}; {suggest_class(name) or help_hint}"
-    is_number = re.search(r"Expected an? <class '(float|int|bool)'>", message)  # or a class, as for PyTorch's lr
+    is_number = re.search(r"Expected an? <class '(float|int|bool)'>", message)  # also in a union, as lr: float | Tensor
     choices = ", ".join(re.findall(r"typing\.Literal\[([^]]*)\]", message))
     similar_choice = get_close_matches(value[1], re.findall(r"'([^']+)'", choices), n=1) if value else []  # one or none
     may_be_class = not is_number and not similar_choice
@@ -106,7 +106,7 @@ def check_configs(arguments: list[str]) -> None:
 
 def suggest_class(class_path: str) -> str:
     """Return why a class cannot be imported, or which similar class may be meant; "" if none is similar."""
-    if explanation := hidden_in_working_folder(class_path):
+    if explanation := hidden_in_working_folder(class_path):  # the suite has a package of this name
         return explanation
     name = class_path.rpartition(".")[2]
     suite = (callbacks, corpora, datamodules, lightning_modules)
@@ -137,7 +137,7 @@ def suggest_option(name: str, owner: str) -> str:
 
 
 def class_options(owner: type) -> list[str]:
-    """Return the arguments of a class and its bases, and of dataclasses in them, such as `encoder.checkpoint`."""
+    """Return the arguments of a class and its bases, and fields of dataclass arguments, as `encoder.checkpoint`."""
     options = ArgumentParser().add_class_arguments(owner, fail_untyped=False)
     # base classes first, since a class may replace their defaults
     inits = [cls.__init__ for cls in reversed(owner.__mro__) if "__init__" in vars(cls)]

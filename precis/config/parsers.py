@@ -75,9 +75,9 @@ def load_parser(name: str, rows: "Rows" = "side", band: int = 128) -> "Lightning
 
     Args:
         name: one of `PARSERS`, or a run folder, checkpoint or folder of weights of `lightning_modules.DiscourseParser`.
-        rows: which EDUs (discourse units) of a nucleus have probability in the labeled discourse distribution: all in
-            its span (`side`), or only those that are nuclei of their own parents (`nucleus`); see `tree_ldd`.
-        band: maximum distance of two EDUs for which the distribution is stored.
+        rows: which EDUs (discourse units) can be the nucleus of an EDU, see `tree_ldd`: all on the nucleus side of
+            their lowest common ancestor (`side`), or only those that are also a nucleus of their parent (`nucleus`).
+        band: maximum distance of two EDUs for which the labeled discourse distribution is stored.
     """
     if name in PARSERS:
         parser = _load_named(name, rows, band)

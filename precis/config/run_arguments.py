@@ -38,7 +38,7 @@ def add_options_of_run(parser: ArgumentParser) -> None:
     add("--dry-run", action="store_true", help="for fit: first batch, memory and time of a few steps; no run folder")
     out_help = "for validate, test and predict: .jsonl file for the predictions; by default in the run folder"
     add("--out", type=Path | None, default=None, help=out_help)
-    add("--save_every", type=NonNegativeInt, default=0, help="steps between checkpoints, as well as after validations")
+    add("--save_every", type=NonNegativeInt, default=0, help="steps between checkpoints besides those after validation")
     # Tracking
     wandb_help = "Weights & Biases; auto is online if you are logged in, offline otherwise"
     add("--wandb", type=Literal["auto", "online", "offline", "off"], default="auto", help=wandb_help)
@@ -74,7 +74,7 @@ def link_arguments(parser: ArgumentParser) -> None:
 
 
 def check_linked(arguments: Sequence[str], config: Namespace) -> None:
-    """Raise a `UserError` if an argument is given for the data that the model's value (`LINKED`) would replace."""
+    """Raise a `UserError` if an argument of the data is given that is always copied from the model (`LINKED`)."""
     model_arguments = config.get("model", {}).get("init_args", {})  # a class without arguments may have no such key
     data_arguments = config.get("data", {}).get("init_args", {})
     for name, where, remedy in _linked_names_of_data(arguments):

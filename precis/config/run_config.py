@@ -14,7 +14,7 @@ IN_FOLDER = "{run}"  # stands for the folder itself in the config of an exported
 
 
 def read_config(run: Path) -> dict[str, Any]:
-    """Return config.yaml of a run folder, or of an exported model, in which `{run}` is replaced by the folder."""
+    """Return config.yaml of a run folder or exported model; only in the latter, `{run}` is replaced by the folder."""
     path = Path(run) / "config.yaml"
     if not path.is_file():
         raise UserError(f"{path}: not found; give the folder of a run that `precis fit` made")

@@ -20,7 +20,7 @@ _FOLDER = Path(__file__).parents[2] / "lightning_modules" / "weights" / "summari
 def find_shipped(name: str, folder: Path) -> Path:
     """Return the path of a file that is given by its path, or by its name in `folder` (`CONFIGS` or `SWEEPS`).
 
-    Paths from the root of the repository work in every working folder, but a file in the latter comes first.
+    Paths from the root of the repository work in any working folder, whose own file of this path comes first.
     """
     path = Path(name)
     if path.is_file():

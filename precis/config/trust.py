@@ -62,8 +62,8 @@ def import_policy(arguments: Sequence[str] = ()) -> Iterator[None]:
     names = names_on_command_line(arguments)
     token = _command_line_names.set(frozenset(names))
     original_settings = dict(_common.parsing_settings)  # there is no public function that returns them
-    # A name on the command line permits its whole package, unless this is jsonargparse, or one of which configs may
-    # name only parts, such as torch. A name in precis permits only its module, such as precis.baselines.chat_reward.
+    # A name on the command line permits its whole package, but not jsonargparse, nor a package of which `_MODULES` has
+    # some modules, such as torch. A name in precis permits only its module, such as precis.baselines.chat_reward.
     guarded = {name.partition(".")[0] for name in _MODULES} | {"jsonargparse"}
     packages = {name.partition(".")[0] for name in names} - guarded
     modules = {name.rpartition(".")[0] for name in names if name.startswith("precis.")}
@@ -127,8 +127,8 @@ def check_permitted_names(config: Any) -> None:
 def check_commands(commands: Sequence[str], source: str) -> None:
     """Raise a `UserError` if a command of a sweep file (its key `after`) does more than evaluate a run.
 
-    Names on a command line are trusted. So a command with `--trust`, with a class that configs may not name, or with an
-    output outside of the run folder is refused, too.
+    A sweep runs the command as a command line, whose names are trusted. So a command with `--trust`, with a class that
+    configs may not name, or with an output outside of the run folder is refused here.
     """
     for command in () if is_trusted() else commands:
         try:
@@ -140,7 +140,7 @@ def check_commands(commands: Sequence[str], source: str) -> None:
         dotted = {part for word in words for part in re.split(r"[=,\s\[\]'\"]+", word) if _DOTTED_NAME.fullmatch(part)}
         names = {name for name in dotted if not name.endswith(_FILE_SUFFIXES)} | names_on_command_line(words)
         for name in sorted(names):
-            if not name.startswith(_PREFIXES) or not is_permitted_class(object_named(name)):  # imports only `_PREFIXES`
+            if not name.startswith(_PREFIXES) or not is_permitted_class(object_named(name)):  # the latter imports it
                 refused.append(name)
         if refused:
             allowed = f"only the classes of configs, {', '.join(_COMMANDS_OF_SWEEPS)}, and outputs in {_RUN}"
@@ -184,8 +184,8 @@ def _forbidden_names(config: Any, trusted_names: frozenset[str]) -> Iterator[tup
             thing = object_named(value) if value in trusted_names or value.startswith(_PREFIXES) else None
             name = value
         elif callable(value) and not isinstance(value, os.PathLike):  # path objects of jsonargparse are callable
-            thing = value
-            name = f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', thing)}"  # or the instance
+            thing = value  # class, function, or instance with `__call__`, which has no `__qualname__`
+            name = f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', thing)}"
         else:
             continue
         if not is_permitted_class(thing) and not any(thing is named for named in trusted):
@@ -194,7 +194,7 @@ def _forbidden_names(config: Any, trusted_names: frozenset[str]) -> Iterator[tup
 
 def explain_forbidden_name(name: str) -> str:
     """Return the message on a class or function that a config may not name, with a remedy."""
-    if hidden := hidden_in_working_folder(name):
+    if hidden := hidden_in_working_folder(name):  # a module of the user, by a package of the suite with its name
         return f"there is no class {name}; {hidden}"
     return f"a config may not name {name}, which is not a class of the suite, optimizer, or part of a Trainer; {REMEDY}"
 
@@ -229,7 +229,7 @@ def _base_classes() -> dict[str, tuple[type, ...]]:
     from pytorch_lightning import Callback, accelerators, loggers, plugins, profilers, strategies
     from torch.optim import Optimizer, lr_scheduler
 
-    fabric = (fabric_plugins.CheckpointIO, fabric_plugins.ClusterEnvironment)  # both libraries have subclasses
+    fabric = (fabric_plugins.CheckpointIO, fabric_plugins.ClusterEnvironment)  # permitted in both libraries
     trainer = (Callback, loggers.Logger, strategies.Strategy, accelerators.Accelerator, profilers.Profiler)
     other_plugins = (fabric_plugins.Precision, plugins.LayerSync)  # only subclasses in pytorch_lightning are permitted
     return {

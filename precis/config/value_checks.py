@@ -24,7 +24,7 @@ _MINIMA |= {"max_epochs": -1, "max_steps": -1}  # where -1 means no limit
 # options of the Trainer that take an integer number of batches, or a float as a fraction of an epoch
 _BATCHES = tuple(f"limit_{stage}_batches" for stage in ("train", "val", "test", "predict"))
 _BATCHES += ("overfit_batches", "val_check_interval")
-_KEYS = ("api_key", "api_token", "password", "secret")  # options of loggers
+_SECRETS = ("api_key", "api_token", "password", "secret")  # options of loggers
 _URL_WITH_PASSWORD = re.compile(r"://[^/@\s]*:[^/@\s]+@")
 PRETRAINED = ("encoder.checkpoint", "checkpoint")  # options that take a name or folder
 _MISSING_MODEL = re.compile(
@@ -36,8 +36,8 @@ _MISSING_MODEL = re.compile(
 def convert_batch_counts(trainer: Any) -> None:
     """Change a number of batches in the arguments of the Trainer that was parsed as 2.0 to 2, in place.
 
-    Python caches equal union types, so that Lightning's annotation `int | float` may become `float | int`, by which 2
-    is parsed as 2.0. Lightning refuses 2.0, as floats are fractions of an epoch. 1.0, a whole epoch, is not changed.
+    For Lightning's annotation `int | float`, Python may return a cached `float | int`, as both are equal, and then 2 is
+    parsed as 2.0. Lightning refuses 2.0, as floats are fractions of an epoch. 1.0, a whole epoch, is not changed.
     """
     for name in _BATCHES:  # such as `limit_train_batches`
         value = getattr(trainer, name, None)
@@ -62,7 +62,7 @@ def check_ranges(config: Any) -> None:
 def check_no_keys(config: Any) -> None:
     """Raise a `UserError` if a config has an API key or password, which config.yaml and environment.json would keep."""
     for where, value in _keys_and_values(config):
-        is_secret = where.rpartition(".")[2] in _KEYS and value  # unless it is empty
+        is_secret = where.rpartition(".")[2] in _SECRETS and value  # unless it is empty
         if is_secret or (isinstance(value, str) and _URL_WITH_PASSWORD.search(value)):
             remedy = "leave it out, and set the environment variable that the library reads"
             raise UserError(f"{where}: a key or password would be kept in the run folder; {remedy}")
@@ -84,7 +84,7 @@ def explain_refusal(error: BaseException, config: Any) -> str:
     configs = {name: part for name in ("model", "data") if (part := config.get(name))}  # without missing ones
     # the group, `model` or `data`, whose class is named in the message; the first one if it names no class
     group = next((name for name in configs if not class_path or configs[name].get("class_path") == class_path[1]), "")
-    if not group or re.match(rf"({group}|decoding|selection)\.\w", cause):  # begins with its key
+    if not group or re.match(rf"({group}|decoding|selection)\.\w", cause):  # begins with a key: decoding.max_length
         return cause
     values = configs[group].get("init_args") or {}
     if _MISSING_MODEL.search(cause):  # a message of transformers on a model that cannot be loaded

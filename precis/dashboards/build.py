@@ -40,7 +40,7 @@ def workspace(dashboard: Dashboard, entity: str, project: str) -> workspaces.Wor
         sections=[workspaces.Section(name=name, panels=panels, is_open=True) for name, panels in sections(dashboard)],
         settings=workspaces.WorkspaceSettings(x_axis=STEP),  # the optimizer step
         runset_settings=workspaces.RunsetSettings(
-            filters=[expr.Tags().isin([dashboard.paper])],  # the class of the model, which is a tag of each run
+            filters=[expr.Tags().isin([dashboard.model])],  # the class of the model, which is a tag of each run
             groupby=[expr.Metric("Group"), expr.Metric("JobType")],
             pinned_columns=[
                 *(f"summary:{key}" for key in dashboard.tested),  # scores of the test

@@ -13,7 +13,7 @@ TRAINING = ("train/grad_norm", "throughput/documents_per_second", "throughput/st
 class Dashboard:
     """Contents of the dashboard of a paper: keys of logged values for each section."""
 
-    paper: str  # class of the model, which is a tag of its runs
+    model: str  # class of the model, which is a tag of its runs
     title: str
     losses: tuple[str, ...]
     scores: tuple[str, ...] = tuple(f"val/{name}" for name in ROUGE)  # during training

@@ -18,10 +18,10 @@ def workspaces(arguments: list[str]) -> None:
     parser.add_argument("--paper", type=str | None, default=None, help="only this model, such as RSTformer")
     parser.add_argument("--dry-run", action="store_true", help="print their contents without creating them")
     options = parser.parse_args(arguments)
-    dashboards = [dashboard for dashboard in PAPERS if options.paper in (None, dashboard.paper)]  # paper: its model
+    dashboards = [dashboard for dashboard in PAPERS if options.paper in (None, dashboard.model)]  # model: a class
     has_report = options.paper in (None, ABLATED)  # the model with ablations
     if not dashboards:
-        raise UserError(f"no dashboard for {options.paper!r}; there are {', '.join(d.paper for d in PAPERS)}")
+        raise UserError(f"no dashboard for {options.paper!r}; there are {', '.join(d.model for d in PAPERS)}")
     if options.dry_run:
         for dashboard in dashboards:
             print(f"{dashboard.title}: {', '.join(dashboard.history())}")  # the keys of logged values

@@ -54,11 +54,11 @@ def _parse_options() -> ArgumentParser:  # the argument parser of `precis parse`
     add_corpus_arguments(parser, on_bad_record="skip")
     add("--out", type=Path | None, default=None, help="folder of parses, created if needed")
     add("--parser", type=str, default="default", help=PARSER_HELP)
-    add("--rows", type=Literal["side", "nucleus"], default="side", help="which EDUs carry probability")  # see tree_ldd
+    add("--rows", type=Literal["side", "nucleus"], default="side", help="EDUs counted on a nucleus side: all or nuclei")
     add("--band", type=PositiveInt, default=128, help="maximum distance in EDUs of stored relations")
     add("--split", type=str | None, default=None, help="split of the corpus; all splits by default")
     add("--batch_size", type=PositiveInt, default=16, help="maximum number of documents in a batch")
-    add("--batch_characters", type=PositiveInt, default=100_000, help="maximum number of characters in a batch, padded")
+    add("--batch_characters", type=PositiveInt, default=100_000, help="maximum number of characters in a padded batch")
     add("--accelerator", type=str, default="auto", help="cpu, gpu ..., as in Lightning")
     add("--devices", type=int | Literal["auto"], default=1, help="number of devices, with one process each")
     add("--shard", type=str | None, default=None, help="K/N: task K of N; by default that of the SLURM array")

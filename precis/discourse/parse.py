@@ -165,7 +165,7 @@ def _predict(parser: LightningModule, data: ParsingData, writer: ParseWriter, op
         enable_progress_bar=False,
         enable_model_summary=False,
         use_distributed_sampler=False,  # `data` divides the documents among the ranks
-        inference_mode=False,  # but `torch.no_grad`: tensors of inference mode cannot be changed in place later
+        inference_mode=False,  # but `torch.no_grad`: unlike in inference mode, tensors can be changed in place later
     )
     try:
         trainer.predict(parser, datamodule=data, return_predictions=False)
@@ -209,13 +209,13 @@ def show(options: Namespace) -> None:
     band = options.band  # maximum distance of two EDUs (discourse units) for which a relation is kept
     if options.heat_map is not None:  # a heat map has all pairs of EDUs
         band = min(LARGEST_HEAT_MAP, len(length_words(document.text)))  # a text has no more EDUs than words
-    parser = _load_and_announce(options.parser, options.rows, band)  # rows: see `tree_ldd`
+    parser = _load_and_announce(options.parser, options.rows, band)  # rows: which EDUs can be nuclei (`tree_ldd`)
     request, parse = parse_document(document, parser)  # the request has the text to which offsets refer
     draw(parse, request, options.svg, options.heat_map)
 
 
 def parse_document(document: Document, parser: LightningModule) -> tuple[ParseRequest, DiscourseParse]:
-    """Parse one document; return (the parser's input, to whose text offsets in the parse refer; the parse)."""
+    """Parse one document; return the parser's input, to whose text offsets in the parse refer, and the parse."""
     request = ParseRequest.of(document)
     with torch.no_grad():
         (parse,) = parser.predict_step([request], 0)
@@ -239,7 +239,7 @@ def nucleus_probabilities(parse: DiscourseParse) -> torch.Tensor:
     """Return p(EDU i is the nucleus of EDU j), summed over relations, [E, E]; 0 for i = j, NaN for pairs not stored."""
     half_width = parse.half_width  # b, the maximum distance |i - j| of stored pairs
     band = parse.band(half_width).sum(-1, keepdim=True)  # [E, 2b + 1, relations] -> [E, 2b + 1, 1]; column b is j = i
-    missing = parse.size - 1 - half_width  # number of larger distances, on either side
+    missing = parse.size - 1 - half_width  # number of diagonals beyond the band, on either side
     band = torch.nn.functional.pad(band, (0, 0, missing, missing), value=float("nan"))  # [E, 2E - 1, 1]
     return to_dense(band).squeeze(-1)  # [E, E]
 

@@ -60,7 +60,7 @@ def to_json_values(value: Any) -> Any:
 def gold_documents(
     path: Path, relations: Sequence[str], inventory: Inventory | None = None, language: str = "en"
 ) -> list[TreebankDocument]:
-    """Read a treebank as binary trees with the coarse relations of `inventory`, by default the one of `relations`."""
+    """Read a treebank as binary trees with coarse relations of `inventory`, by default the one that has `relations`."""
     documents = read_treebank(path, language)
     if without_tree := [document.id for document in documents if document.tree is None]:
         lacking = f"{counted(len(without_tree), 'document')} without a tree, the first {without_tree[0]!r}"
@@ -123,8 +123,8 @@ def name_of(parser: str) -> str:
 
 def baseline_trees(documents: Sequence[TreebankDocument], gold: Sequence[Tree], relations: Sequence[str]) -> list[Tree]:
     """Return right-branching trees, labeled with the most frequent (nuclearity, relation) of GUM, or else of `gold`."""
-    labels: dict[str, Label] = {}  # use the default labels, from the GUM treebank
-    if not {"elaboration", "joint"} <= set(relations):  # which have these relations
+    labels: dict[str, Label] = {}  # empty: the default labels, elaboration and joint as in the GUM treebank
+    if not {"elaboration", "joint"} <= set(relations):  # the parser lacks one of them
         counts = Counter((span.nuclearity, span.relation) for tree in gold for span in tree.spans())
         most_frequent = counts.most_common(1)[0][0]
         labels = {"within": most_frequent, "between": most_frequent}  # of nodes within and between sentences
@@ -134,7 +134,7 @@ def baseline_trees(documents: Sequence[TreebankDocument], gold: Sequence[Tree], 
 def _end_to_end(
     parser: LightningModule, documents: Sequence[TreebankDocument], name: str, resamples: int, language: str
 ) -> dict[str, Any]:
-    """Return `segmentation_f1` of a parser on raw text, and `parseval` of it and of the baseline with its EDUs."""
+    """Return `segmentation_f1` of a parser on raw text, and `parseval` of it and the baseline over predicted EDUs."""
     texts = []  # the documents, with sentences and paragraphs as detected in their text
     for document in documents:
         paragraphs = paragraph_offsets(document.text)
@@ -180,7 +180,7 @@ def parseval(
     starts: Sequence[tuple[list[int], list[int]]] | None = None,
     resamples: int = RESAMPLES,
 ) -> dict[str, dict[str, Interval]]:
-    """Return Parseval by `VARIANTS` and `LEVELS`; `starts`: offsets of predicted and of gold EDUs, None if equal."""
+    """Return Parseval by variant (original, RST), level; `starts`: offsets of predicted, gold EDUs, None if equal."""
     table = {}
     for variant in VARIANTS:
         counts = []  # for each document: matching nodes on the four levels, predicted nodes, gold nodes, [6]

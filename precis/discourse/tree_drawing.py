@@ -33,7 +33,7 @@ def draw_text(tree: Tree, edu_texts: Sequence[str], width: int = 100) -> str:
     if width < MIN_WIDTH:
         raise ValueError(f"a tree needs a width of at least {MIN_WIDTH} characters, not {width}")
     lines = []
-    # stack, depth first: first and last EDU of a node, N or S, branches before its own line, and before its children's
+    # stack, depth first: (first, last EDU) of a node, N or S, prefix of its own line, common prefix of the lines below
     pending = [((0, tree.size - 1), "", "", "")]
     while pending:
         (start, end), letter, branch, below = pending.pop()
@@ -82,14 +82,14 @@ def draw_svg(
     for node in tree.nodes:
         x, label = left[node.start, node.end], _label(node)
         rightmost = max(rightmost, x + 8 + LETTER * len(label))
-        y = _height(tree, node.start, node.end, edges)
+        y = _y_of(tree, node.start, node.end, edges)
         for child, letter in zip(node.children, node.nuclearity, strict=True):  # a vertical, then a horizontal line
-            end = f"V{_height(tree, *child, edges)}H{left[child]:.1f}"
+            end = f"V{_y_of(tree, *child, edges)}H{left[child]:.1f}"
             shapes.append(f'<path class="{letter}" d="M{x:.1f} {y}{end}"/>')
         shapes.append(f'<text x="{x + 5:.1f}" y="{y + 4:.1f}">{escape(label)}</text>')
     column = max(rightmost, max(left.values()) + step)  # x of the texts of EDUs
     for edu, text in enumerate(texts):
-        shapes.append(f'<path class="guide" d="M{left[edu, edu]:.1f} {_height(tree, edu, edu, edges)}H{column:.1f}"/>')
+        shapes.append(f'<path class="guide" d="M{left[edu, edu]:.1f} {_y_of(tree, edu, edu, edges)}H{column:.1f}"/>')
         spans = "".join(
             f'<tspan x="{column + 6:.1f}" y="{edges[edu] + ROW / 2 + 4 + LINE * number}">{escape(line)}</tspan>'
             for number, line in enumerate(lines[edu])
@@ -113,7 +113,7 @@ def _label(node: Node) -> str:
     return ", ".join(dict.fromkeys(name for name in node.relations if name != SPAN))  # SPAN: a nucleus's placeholder
 
 
-def _height(tree: Tree, start: int, end: int, edges: Sequence[float]) -> float:
+def _y_of(tree: Tree, start: int, end: int, edges: Sequence[float]) -> float:
     """Return the y position of an EDU (its first line) or node (between two children), by the upper `edges` of rows."""
     node = tree.node(start, end)  # None for an EDU
     return edges[start] + ROW / 2 if node is None else edges[node.starts[1]]

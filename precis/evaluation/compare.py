@@ -104,7 +104,7 @@ def _source_texts(comparison: Comparison) -> tuple[dict[str, str], str | None]:
     from datamodules.corpora.corpus import as_document  # these import torch and Lightning
     from precis.runs.run_folder import run_documents
 
-    split = "val" if comparison.split == "val" else "test"  # `precis predict` reads the test split
+    split = "val" if comparison.split == "val" else "test"  # the predictions called "predict" are of the test split
     folder = run.path if run.path.is_dir() else run.path.parent  # `path` may be a file in the run folder
     ids = {row["id"] for row in run.rows}
     try:
@@ -156,19 +156,19 @@ def show(comparison: Comparison, notes: list[str], console: Console) -> None:
 
 @dataclass(frozen=True)
 class _Row:
-    """A system: name, values on the axes (differing config keys; else the name), number of runs, cell per measure."""
+    """A system in a `GroupedTable`."""
 
     name: str
-    labels: list[str]
-    seeds: int
-    cells: list[Cell]
+    labels: list[str]  # its value of each config key in `GroupedTable.axes`; the name if the only axis is `system`
+    seeds: int  # number of runs
+    cells: list[Cell]  # one for each measure
 
 
 @dataclass(frozen=True)
 class GroupedTable:
-    """Systems by their values of the axes, the config keys in which they differ; `system` if none or too many."""
+    """Systems by the config keys in which they differ (`axes`)."""
 
-    axes: list[str]
+    axes: list[str]  # short config keys; only `system` if there are none or too many, or a system has no config
     measures: list[str]
     rows: list[_Row]
 

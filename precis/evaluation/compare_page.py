@@ -47,7 +47,7 @@ def page_data(
         significant = [cell.significant for cell in cells]
         systems.append({"name": system.name, "runs": runs, "cells": lines, "significant": significant})
     settings = [system.runs[0].setting for system in comparison.systems]  # config values by key; some lack a key
-    differing = config_differences(comparison.systems)  # by config key; `as_flag`: other values than strings as JSON
+    differing = config_differences(comparison.systems)  # by config key; `as_flag` turns values into text
     return {
         "baseline": comparison.baseline,  # an index of `systems`
         "measures": comparison.measures,
@@ -97,7 +97,7 @@ def _histograms(arrays: Sequence[np.ndarray]) -> dict[str, Any]:
 
 def chosen_documents(comparison: Comparison, max_count: int) -> list[int]:
     """Return up to `max_count` indices of documents, evenly spread from small to large differences between systems."""
-    measure = comparison.measures[0]  # by scores in the first measure, of first runs, whose outputs are shown
+    measure = comparison.measures[0]  # documents are chosen by this measure, in first runs, whose outputs are shown
     first_runs = [system.runs[0].measures[measure] for system in comparison.systems]
     scores = np.nan_to_num(np.stack(first_runs))  # [systems, N]; NaN, which has no rank, becomes 0
     ranking = np.argsort(scores.max(0) - scores.min(0), kind="stable")  # documents by range of scores over systems, [N]

@@ -126,7 +126,7 @@ def read_all(paths: Sequence[Path], split: str | None = None, language: str | No
     Args:
         paths: the folders and files.
         split: split of the predictions to read; by default the first of test, val and predict that all runs have.
-        language: code of the language of ROUGE, which replaces recorded scores; by default only missing ones are added.
+        language: code of the language in which ROUGE of all runs is computed anew; by default only missing scores are.
 
     Raises:
         UserError: for a path of another kind, a path without predictions, or predictions of two different splits.
@@ -136,7 +136,7 @@ def read_all(paths: Sequence[Path], split: str | None = None, language: str | No
     split = split or _shared_split(folders)  # of all run folders; "test" for files alone
     runs: dict[Path, RunRecord] = {}
     for path, entries in labeled_runs.items():
-        # Runs of a sweep may lack predictions; a run that is named itself (`run == path`) is kept, so reading it fails.
+        # Runs of a sweep without predictions are left out; reading one that the user named (`run == path`) is an error.
         with_predictions = [(run, label) for run, label in entries if run == path or _has_predictions(run, split)]
         if not with_predictions:
             raise UserError(f"{path}: no point of this sweep has predictions yet; let `precis sweep` finish one")
@@ -153,7 +153,7 @@ def read_all(paths: Sequence[Path], split: str | None = None, language: str | No
 
 
 def _runs_in(path: Path) -> list[tuple[Path, str]]:
-    """Return (run folder, label without seed) for each run of a sweep folder; for other paths, the path and ""."""
+    """Return (run folder, label without seed) by run in points.json of a sweep; for other paths, the path and ""."""
     if not (path / POINTS).is_file():
         return [(path, "")]
     return [(path / point["run"], without_seed(point["label"])) for point in read_described(path)["points"]]
@@ -167,9 +167,9 @@ def _has_predictions(folder: Path, split: str) -> bool:
 
 
 def _shared_split(folders: Sequence[Path]) -> str:
-    """Return the first of test, val and predict that all runs have; `test` if there is none."""
+    """Return the first of test, val and predict (`NAMES`) that all runs with predictions have; `test` if none."""
     splits = [{split for split in NAMES if _has_predictions(folder, split)} for folder in folders]  # of each run
-    shared = set(NAMES).intersection(*filter(None, splits))  # points of a sweep may have no predictions yet
+    shared = set(NAMES).intersection(*filter(None, splits))  # filter: runs without predictions do not count
     return next((split for split in NAMES if split in shared), "test")
 
 
@@ -193,7 +193,7 @@ def _read_run(path: Path, label: str, split: str, language: str | None) -> RunRe
     elif not any(record.get("scores") for record in records) and all(record["references"] for record in records):
         signatures |= _add_rouge(predictions, records)  # else length and repetition can still be compared
         print(f"{predictions}: scored with ROUGE, since it had no scores", file=sys.stderr)
-    results = recorded_results(predictions)
+    results = recorded_results(predictions)  # `lead1`: ROUGE of first sentences, in the language of the run
     return RunRecord(
         path=path, label=label, rows=records, signatures=signatures,
         config=dict(leaves(config, into_lists=False)) if config else {},
@@ -231,17 +231,17 @@ def _add_evaluated(path: Path, records: list[dict[str, Any]], signatures: dict[s
             message = f"{scores_file}:{number}: no record with id and scores; run `precis evaluate` again"
             raise UserError(message) from None
         if record is not None:
-            recorded_scores = record.get("scores", {})  # only those without a signature are replaced
+            recorded_scores = record.get("scores", {})  # kept if a signature says how they were computed
             missing = (name for name in numbers if name not in recorded_scores or name not in signatures)
             record["scores"] = recorded_scores | {name: numbers[name] for name in missing}
     return evaluated | signatures  # recorded signatures take precedence, as do the scores
 
 
 def _add_rouge(path: Path, records: list[dict[str, Any]], language: str | None = None) -> dict[str, str]:
-    """Set ROUGE and sentences, as by `precis evaluate`, in records with references; return signatures by measure."""
+    """Set ROUGE of records with references as `precis evaluate` does, and split their texts; return signatures."""
     cutter = SentenceCutter(language=language or "en")  # splits texts into sentences
     predictions = read_predictions(path, splitter=cutter)  # in the order of the records
-    if language is not None:  # the same signature for all runs, whether they have strings or lists of sentences
+    if language is not None:  # one signature for all runs: also name the splitter for lists of sentences, not split
         predictions = [replace(prediction, split=cutter.name) for prediction in predictions]
     pairs = [(record, prediction) for record, prediction in zip(records, predictions) if prediction.references]
     scores = score([prediction for _, prediction in pairs], ["rouge"], ScoreOptions(language=cutter.language.code))
@@ -277,9 +277,9 @@ def _sort_records(run: RunRecord, as_in: RunRecord) -> None:
     """Sort the records of `run` as in another run; a `UserError` if documents, or the words of references, differ."""
     by_id = {record["id"]: record for record in run.rows}
     expected = {record["id"] for record in as_in.rows}
-    keys = [key for key in _differing_keys([as_in.setting, run.setting]) if key.startswith("data.")]  # likely causes
+    possible_causes = [key for key in _differing_keys([as_in.setting, run.setting]) if key.startswith("data.")]
     remedy = "they cannot be compared; test all runs on the same documents"
-    remedy += f" (their configs differ in {', '.join(keys)})" if keys else ""
+    remedy += f" (their configs differ in {', '.join(possible_causes)})" if possible_causes else ""
     # Both ways: `missing` has the ids of documents that the run `complete` has, and the run `lacking` has not.
     for missing, complete, lacking in ((expected - by_id.keys(), as_in, run), (by_id.keys() - expected, run, as_in)):
         if missing:

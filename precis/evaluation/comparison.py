@@ -89,14 +89,14 @@ def _test_differences(
     `scores` has an array [R runs, N documents, M measures] for each system. Fixed systems are files of outputs.
     """
     others = [index for index in range(len(systems)) if index != baseline]
-    tested = np.array([name not in DESCRIPTIVE for name in measures])  # [M]; no length, for example, is better
+    tested = np.array([name not in DESCRIPTIVE for name in measures])  # [M]; not lengths: longer is not better
     differences = []
     testable = np.full((len(others), len(measures)), False)  # whether there are enough runs and documents
     for row, index in enumerate(others):
         pair = (systems[index], systems[baseline])
         fixed = (pair[0].is_fixed, pair[1].is_fixed)
         differences.append(significance.mean_difference(scores[index], scores[baseline], fixed))
-        shared, _ = significance.keep_shared(scores[index], scores[baseline])  # [R, N, M], NaN in all runs if in any
+        shared, _ = significance.keep_shared(scores[index], scores[baseline])  # [R, N, M]; a NaN spreads to all runs
         counts = (~np.isnan(shared[0])).sum(0)  # documents with scores in all runs, [M], by the first run
         # A test needs two runs of each trained system; between fixed systems it needs many documents instead.
         documents_suffice = not all(fixed) or counts >= MIN_DOCUMENTS  # True, or [M]
@@ -107,7 +107,7 @@ def _test_differences(
     tests = {}
     for row, index in enumerate(others):
         for column in range(len(measures)):
-            mean, low, high, p, _ = (number_or_none(values[column]) for values in differences[row])  # _: detectable
+            mean, low, high, p, _detectable = (number_or_none(values[column]) for values in differences[row])
             test = {"difference": mean, "difference_low": low, "difference_high": high, "p": p}  # fields of `Cell`
             tests[index, column] = test | {"significant": bool(stars[row, column])}
     return tests

@@ -30,8 +30,8 @@ def evaluate(arguments: list[str]) -> None:
     """`precis evaluate FILE ...`: score the summaries in a file, or in a file for each of several systems.
 
     A file has records (JSON Lines with id, summary, references and optionally document; also CSV or Parquet), or is
-    plain text with one summary per line, with --references FILE. Of several files, each has the outputs of the system
-    after which it is named, unless its records name systems. The scores of all documents are written beside each file.
+    plain text with one summary per line, with --references FILE. If there are several files, the name of each is the
+    name of its system, unless its records name systems. The scores of all documents are written beside each file.
     """
     options = _parser().parse_args(arguments)
     targets = _targets(options)  # checked before scoring, which may take an hour
@@ -162,8 +162,8 @@ def _parser() -> ArgumentParser:
     add("--split", type=str, default="test", help="split of that corpus")
     add("--fields", type=FieldNames, default=FieldNames())
     splitter_help = "sentence splitter for strings: lines takes each line as a sentence, as rouge-score does; auto is "
-    splitter_help += "lines for strings with several lines, and otherwise detects which of the other two applies"
-    add("--splitter", type=Splitter, default="auto", help=splitter_help)  # besides lines, auto: sentencex, tokenized
+    splitter_help += "lines for strings with several lines, and otherwise detects whether sentencex or tokenized fits"
+    add("--splitter", type=Splitter, default="auto", help=splitter_help)
     add("--separator", type=str | None, default=None, help="separator of the sentences in a string, such as <q>")
     parser.add_class_arguments(ScoreOptions, None)  # a flag for each field; None: without a prefix
     add("--resamples", type=PositiveInt, default=statistics.RESAMPLES, help="number of resamples of the bootstrap")

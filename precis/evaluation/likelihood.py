@@ -91,7 +91,7 @@ def compare(systems: Sequence[Sequence[dict[str, float]]], names: Sequence[str])
 
     Args:
         systems: for each system, and each of its R runs in order of seeds, the negative log-likelihood by document id.
-            A system with a single run, such as one that the others start from, is compared with each of their runs.
+            The only run of a system, such as the model that the others fine-tune, is compared with each of their runs.
         names: names of the systems.
     """
     ids = sorted(systems[0][0])

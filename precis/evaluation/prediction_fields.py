@@ -38,7 +38,7 @@ class SentenceCutter:
 
     Args:
         splitter: "lines" takes each line as a sentence; "auto" is "lines" for strings with several lines, as in
-            `rouge-score`, and else detects one of the others; for these see `Language.split_sentences`.
+            `rouge-score`, and otherwise detects which splitter of `Language.split_sentences` suits the string.
         separator: separator of sentences in a string, such as `<q>`.
         language: code of the language.
     """
@@ -129,7 +129,7 @@ def read_system(row: Row, where: str, names: FieldNames) -> str | None:
 
 
 def _checked_value(row: Row, where: str, name: str, flag: str, kind: str, fits: Callable[[Any], bool]) -> Any:
-    """Return the value of field `name`, of which `fits` is true; else raise a `UserError`: it is not `kind`."""
+    """Return the value of field `name`; if `fits(value)` is false, raise a `UserError`: it is not `kind` ("a text")."""
     if row.get(name) is None:
         remedy = f"name the right one with --fields.{flag}"
         raise bad_record(where, f"it has no value in field {name!r} (there are: {_fields(row)})", remedy)

@@ -66,7 +66,7 @@ def read_predictions(
         by_output = _values_of_other_file(file, path, predictions, names, "references", splitter.language)
         for index, texts in enumerate(by_output):  # texts: the references of an output in this file
             before = predictions[index].references if number else []
-            # A string is divided by the splitter, which then is in the signature; a list already has sentences.
+            # `split`, for signatures, is the name of what divides strings into sentences; lists already have sentences.
             split = splitter.name if any(isinstance(text, str) for text in texts) else predictions[index].split
             predictions[index] = replace(predictions[index], references=[*before, *map(splitter, texts)], split=split)
     if documents is not None:

@@ -28,10 +28,10 @@ class ScoreOptions:
     Attributes:
         variants: variants of ROUGE, separated by commas.
         stem: Porter stems as in `rouge-score`, those of ROUGE-1.5.5 ("perl"), or none (false).
-        multi_reference: how ROUGE combines several references: the best or the mean of each variant, like ROUGE-1.5.5
-            -f A (pooled) or -f B (best_recall), or the reference with the best ROUGE-1 (SciTLDR).
-        language: ISO code of the language, which says what a word is; in English, ROUGE counts a-z and 0-9 alone. xx
-            counts words of any script.
+        multi_reference: how ROUGE combines references: the best F (best) or mean (mean) of each variant, sums of counts
+            (pooled, ROUGE-1.5.5 -f A), best recall (best_recall, -f B), or best ROUGE-1 (best_rouge1, SciTLDR).
+        language: ISO code of the language, which says what a word is; in English, ROUGE counts a-z and 0-9 alone. The
+            code xx stands for any language, and counts words of any script.
         wordnet: folder with the exception lists of WordNet, for stem=perl.
         rouge_parts: "f", or "prf" to include precision and recall.
         meteor_synonyms: whether METEOR matches synonyms of WordNet.
@@ -115,7 +115,7 @@ def _rouge(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str
     variants = [variant for variant in options.variants.replace(" ", "").split(",") if variant]
     settings = {name: getattr(options, name) for name in ("stem", "multi_reference", "language", "wordnet")}
     by_document = score_many(*_texts(predictions), variants, num_proc=options.num_proc, **settings)
-    parts = {"": "fmeasure"}  # by suffix of the measure's name, the attribute of the score
+    parts = {"": "fmeasure"}  # suffix of the measure's name -> attribute of the ROUGE score
     if options.rouge_parts == "prf":
         parts |= {"_precision": "precision", "_recall": "recall"}
     scores = {}
@@ -134,13 +134,13 @@ def _fragments(predictions: Sequence[Prediction], options: ScoreOptions) -> dict
     scores = {}
     for name, factor in {"coverage": 100, "density": 1, "compression": 1}.items():
         values = [factor * getattr(each, name) if each else None for each in statistics]
-        scores[name] = _our_scores(name, values, predictions, words)
+        scores[name] = _sign_scores(name, values, predictions, words)
     return scores
 
 
 def _length(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
     words = [count_words(prediction.summary) for prediction in predictions]
-    return {"words": _our_scores("words", words, predictions, "tok:whitespace")}
+    return {"words": _sign_scores("words", words, predictions, "tok:whitespace")}
 
 
 def _bertscore(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
@@ -157,7 +157,7 @@ def _summac(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[st
     values = _score_in_parts("summac", predictions, partial(summac_scores, model, conv))
     kind = f"conv({options.summac_conv})" if options.summac_conv else "zs"
     kind += language_of(options.language).signature  # the language by whose rules documents are split into sentences
-    return {"summac": _our_scores("summac", values, predictions, f"model:{options.summac_model}|kind:{kind}")}
+    return {"summac": _sign_scores("summac", values, predictions, f"model:{options.summac_model}|kind:{kind}")}
 
 
 def _consistency(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
@@ -169,7 +169,7 @@ def _consistency(predictions: Sequence[Prediction], options: ScoreOptions) -> di
     supported_class = model.class_names[model.supported]  # class whose probability is the score
     settings = f"model:{options.consistency_model}|class:{supported_class}|chunk:{CHUNK_WORDS}"
     settings += language_of(options.language).signature  # of the sentence splitting
-    return {"consistency": _our_scores("consistency", values, predictions, settings)}
+    return {"consistency": _sign_scores("consistency", values, predictions, settings)}
 
 
 def _score_in_parts(
@@ -225,10 +225,10 @@ def _shares(
     """Return percentages by measure, NaN for None; `shares`: for each output, shares in [0, 1] by measure."""
     percentages = {name: [None if each[name] is None else 100 * each[name] for each in shares] for name in shares[0]}
     words = word_vocabulary(options.language).description  # what a word is, for the signature
-    return {name: _our_scores(name, values, predictions, words) for name, values in percentages.items()}
+    return {name: _sign_scores(name, values, predictions, words) for name, values in percentages.items()}
 
 
-def _our_scores(name: str, values: Sequence[float | None], predictions: Sequence[Prediction], settings: str) -> Scores:
+def _sign_scores(name: str, values: Sequence[float | None], predictions: Sequence[Prediction], settings: str) -> Scores:
     """Return `values`, NaN for None, as scores by a measure of this suite, with its `settings` in the signature."""
     signed = f"{name}|{settings}|split:{_splitter(predictions)}|precis:{suite_version()}"
     return Scores(np.array(values, dtype=np.float64), signed)

@@ -72,7 +72,7 @@ def _corpus(files: dict[str, Path]) -> tuple[dict[str, Any], int]:
 
 def _unique_id(path: Path) -> tuple[str | None, int]:
     """Return the first field of `ID_NAMES` with unique values (None if there is none), and the number of records."""
-    # [] stands for all fields, of which `read_rows` could select some in Parquet files.
+    # `read_rows` could select some fields of a Parquet file; with [] it reads all.
     records = [record for _, record in read_rows(path, []) if not isinstance(record, BadRecord)]
     by_lower_case = {name.lower(): name for name in records[0]}  # name as in the file
     candidates = [by_lower_case[name] for name in ID_NAMES if name in by_lower_case]

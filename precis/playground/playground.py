@@ -140,7 +140,7 @@ def copied_summary(
     """Return HTML of a summary, in which copied words are marked, and of the document below it.
 
     While the pointer is over a word of the summary, CSS colors the words of the document with the largest attention,
-    and a hint lists them. A summary word has the color of the agent (encoder) that reads the word with most attention.
+    and a hint lists them. A summary word has the color of the agent (encoder) of the document word attended most.
 
     Args:
         prefix: prefix of the ids in this card, unique in the page.
@@ -204,7 +204,7 @@ def sections(prefix: str, model: Summarizer, data: SummarizationData, batch: Bat
 
 def agents_of(batch: Any) -> list[int] | None:
     """Return the agent that reads each word of a batch's first document; None for models without agents."""
-    lengths = batch.lengths[0]  # number of words of each of M agents, [M]; without agents, of the document, []
+    lengths = batch.lengths[0]  # number of words of each of M agents, [M]; without agents, the document's as a scalar
     if lengths.dim() == 0:
         return None
     return torch.repeat_interleave(torch.arange(len(lengths)), lengths.cpu()).tolist()
@@ -226,7 +226,7 @@ def discourse_sections(model: RSTformer, data: SummarizationData, document: Docu
     shares = [[parse.relations[index], f"{100 * share[index]:.0f} %"] for index in top if share[index] > 0]
     parts.append(MACROS.table("relations of the document, share of the distribution", ["relation", "share"], shares))
     heads = []
-    for layer in range(len(model.network.injections)):  # modules that add the parse: one for each layer, or one for all
+    for layer in range(len(model.network.injections)):  # modules that add the parse, per encoder layer or shared
         for head, names in enumerate(relations_of(model, layer, parse.relations)):  # names: joined by commas
             heads.append([str(layer + 1), str(head + 1), ", ".join(names.split(", ")[:_RELATIONS])])
     if heads:

@@ -41,7 +41,7 @@ def write_export(
     path = checkpoint or best_checkpoint(run)
     loaded = load_run(run, path)
     left_out = _frozen_weights(loaded) if compact else set()
-    places, note = {}, ""  # path of each pretrained part by config key; why there are none, for the card
+    places, note = {}, ""  # subfolder of each pretrained part by config key; why there are none, for the card
     try:
         places = {} if left_out else loaded.model.export(folder)
     except ValueError as error:  # the network cannot be written in the format of transformers
@@ -53,10 +53,10 @@ def write_export(
     frozen_tokenizer = data.tokenizer_type.of_checkpoint(data.checkpoint).state() if left_out else None
     if data.tokenizer is None or data.tokenizer.state() != frozen_tokenizer:  # else it is loaded with the encoder
         shutil.copytree(run / "text", folder / "text")
-    described = _described(loaded, read_checkpoint(path, verify=False))  # `load_run` has verified it
+    metadata = _metadata(loaded, read_checkpoint(path, verify=False))  # `load_run` has verified it
     weights = {name: value for name, value in loaded.model.state_dict().items() if name not in left_out}
-    write_exported(folder / EXPORTED, weights, described, bits=8 if compact else 32)
-    card = model_card(run, name or run.name, loaded, config, described["global_step"], licence, note, folder)
+    write_exported(folder / EXPORTED, weights, metadata, bits=8 if compact else 32)
+    card = model_card(run, name or run.name, loaded, config, metadata["global_step"], licence, note, folder)
     (folder / "README.md").write_text(card, encoding="utf-8")
 
 
@@ -67,14 +67,14 @@ def _frozen_weights(loaded: Run) -> set[str]:
     return names if all(torch.equal(weights[name], pretrained[name]) for name in names) else set()
 
 
-def _described(loaded: Run, checkpoint: dict[str, Any]) -> dict[str, Any]:
-    """Return `loss_weights` of a model, and `global_step` and `switches` (states of schedules) of a checkpoint."""
-    described: dict[str, Any] = {}
-    loaded.model.on_save_checkpoint(described)
-    described.pop("text", None)  # the tokenizer, which is in the folder text/
-    described["global_step"] = checkpoint["global_step"]
-    described["switches"] = checkpoint.get("switches")
-    return json.loads(json.dumps(described))  # as read from the exported file: tuples become lists
+def _metadata(loaded: Run, checkpoint: dict[str, Any]) -> dict[str, Any]:
+    """Return `loss_weights` of a model, and `global_step` and `switches` (scheduled values) of a checkpoint."""
+    metadata: dict[str, Any] = {}
+    loaded.model.on_save_checkpoint(metadata)
+    metadata.pop("text", None)  # the tokenizer, which is in the folder text/
+    metadata["global_step"] = checkpoint["global_step"]
+    metadata["switches"] = checkpoint.get("switches")
+    return json.loads(json.dumps(metadata))  # as read from the exported file: tuples become lists
 
 
 def _portable(config: dict[str, Any], places: dict[str, str]) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def _portable(config: dict[str, Any], places: dict[str, str]) -> dict[str, Any]:
     model = config["model"].setdefault("init_args", {})
     for key, place in places.items():
         path = IN_FOLDER if place == "." else f"{IN_FOLDER}/{place}"  # IN_FOLDER: the export's folder
-        # The data may have a copy of the argument, by its last part: `checkpoint` of the model's `encoder.checkpoint`.
+        # The data may have a copy of the argument by the last part of its name: `checkpoint` of `encoder.checkpoint`.
         for arguments, name in ((model, key), (data, key.rpartition(".")[2])):
             if get_value(arguments, name) is not None:
                 set_value(arguments, name, path)

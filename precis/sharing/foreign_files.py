@@ -143,7 +143,7 @@ KEY_MAPS: dict[Kind, KeyMap] = {
 def find_kind(weights: Mapping[str, Tensor], path: Path) -> Kind:
     """Return the kind of checkpoint that the weights of a file are from; a `UserError` if there is no such kind."""
     for kind, key_map in KEY_MAPS.items():
-        if any(re.fullmatch(key_map.mark, name) for name in weights):
+        if any(re.fullmatch(key_map.mark, name) for name in weights):  # mark: pattern of a name that only it has
             return kind
     examples = ", ".join(sorted(weights)[:3])
     kinds = ", ".join(KEY_MAPS)

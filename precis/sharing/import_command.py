@@ -123,7 +123,7 @@ def _write_run_folder(
 
 
 def _with_symbols_of(tokenizer: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the weights with the decoder's rows for PreSumm's begin and end tokens swapped with the suite's tokens."""
+    """Swap decoder rows, so that the suite's begin and end tokens have those of PreSumm's; return all weights."""
     names = ("decoder.embedding.weight", "decoder.output_bias")  # the encoder's embedding is separate and stays
     swapped = {name: state[name].clone() for name in names if name in state}
     for token, symbol in _SUMMARY_TOKENS.items():  # symbol: attribute with the id of the suite's token

@@ -54,12 +54,12 @@ def check_search(path: Path, section: dict[str, Any]) -> None:
     for number, (key, space) in enumerate(keys.items()):
         _check_space(f"{where}: {key}", space)
         earlier = dict(list(keys.items())[:number])  # a condition can only depend on keys that are listed before
-        _check_condition(f"{where}: {key}", _with_explicit_kind(space).get("when", {}), earlier)
+        _check_condition(f"{where}: {key}", _list_as_values(space).get("when", {}), earlier)
 
 
 def _check_space(where: str, space: Any) -> None:
     """Raise a `UserError` unless a space is a list of `values` or a valid range (`RANGES`); `when` is not checked."""
-    space = _with_explicit_kind(space)
+    space = _list_as_values(space)
     kinds = [name for name in space if name not in ("step", "when")] if isinstance(space, dict) else []
     limits = space[kinds[0]] if len(kinds) == 1 else None  # limits of a range, or the list of values
     if not isinstance(limits, list) or not limits or kinds[0] not in ("values", *RANGES):
@@ -88,21 +88,21 @@ def _check_condition(where: str, condition: Any, earlier: dict[str, Any]) -> Non
     for other, value in condition.items():
         if other not in earlier:
             raise UserError(f"{where}: when: {other} must be a key of the search that is listed before it")
-        values = _with_explicit_kind(earlier[other]).get("values", [])  # none for a range, which any value may be in
+        values = _list_as_values(earlier[other]).get("values", [])  # none for a range, which any value may be in
         if values and value not in values:
             raise UserError(f"{where}: when: {other} is never {value!r}; it is one of {values}")
 
 
-def _with_explicit_kind(space: Any) -> Any:
+def _list_as_values(space: Any) -> Any:
     """Return a space that is a plain list, the short form, as `{values: [...]}`, and other spaces as they are."""
     return {"values": space} if isinstance(space, list) else space
 
 
 def suggest(trial: "Trial", keys: dict[str, Any]) -> dict[str, Any]:
-    """Return a value of each key whose condition `when` holds; a continued trial gets the values that Optuna has."""
+    """Return a value of each key whose condition `when` holds; a trial that was begun before gets its stored values."""
     values: dict[str, Any] = {}
     for key in keys:
-        space = _with_explicit_kind(keys[key])
+        space = _list_as_values(keys[key])
         if any(other not in values or values[other] != value for other, value in space.get("when", {}).items()):
             continue  # the condition does not hold
         kind = next(name for name in space if name not in ("step", "when"))  # "values" or a range such as "uniform"
@@ -125,7 +125,7 @@ def extreme_points(keys: dict[str, Any]) -> list[dict[str, Any]]:
     points = []
     conditions: dict[str, dict[str, Any]] = {}  # by key, with the conditions of the keys that it depends on
     for key in keys:
-        space = _with_explicit_kind(keys[key])
+        space = _list_as_values(keys[key])
         kind = next(name for name in space if name not in ("step", "when"))  # "values" or a range such as "uniform"
         when = space.get("when", {})
         conditions[key] = dict(ChainMap(when, *(conditions[other] for other in when)))

@@ -64,7 +64,7 @@ class Search:
             old = recorded.get("space", {}).get(name)
             if json.loads(json.dumps(value)) != old:  # as the journal stores it: tuples become lists
                 raise UserError(f"{self.path}: is of a search with other {name}, {json.dumps(old)}; {remedy}")
-        if base is not None and recorded.get("base") != base:  # the base has the values of the sweep file's `set`
+        if base is not None and recorded.get("base") != base:  # with the overrides in `set` of the sweep file
             raise UserError(f"{self.path}: is of a search from another base, or with another set; {remedy}")
 
     @contextmanager
@@ -100,17 +100,17 @@ class Search:
         running = [trial for trial in trials if trial.state == TrialState.RUNNING]
         # A worker that is killed between `ask` and `set_user_attr` leaves a trial without a worker, which any may take.
         unfinished = [trial for trial in running if trial.user_attrs.get("worker", worker) == worker]
-        started = len([trial for trial in trials if trial.state != TrialState.WAITING])  # WAITING: only enqueued
+        started = len([trial for trial in trials if trial.state != TrialState.WAITING])  # WAITING: enqueued, not begun
         if not unfinished and started >= self.section["trials"]:
             return None
-        number = unfinished[0].number if unfinished else started  # from 0; `ask` starts enqueued trials first
+        number = unfinished[0].number if unfinished else started  # numbers start at 0, with those of enqueued trials
         self.study.sampler = self._sampler(number)  # seeded by the number, whichever worker runs the trial
         trial = optuna.Trial(self.study, unfinished[0]._trial_id) if unfinished else self.study.ask()
         trial.set_user_attr("worker", worker)
         return trial.number, suggest(trial, self.section["keys"])
 
     def _sampler(self, number: int) -> optuna.samplers.BaseSampler:
-        """Return a sampler seeded by the trial's number: trials differ, and a continued trial redraws its values."""
+        """Return a sampler seeded by trial number: trials differ, and a continued trial draws the same values again."""
         seed = (self.section["seed"] * SEED_STRIDE + number) % 2**32  # differs between searches; NumPy takes 32 bits
         if self.section["sampler"] == "tpe":
             startup = self.section["startup"]  # random trials before the first of TPE

@@ -14,7 +14,7 @@ from precis.dashboards.contents import ABLATED, ABLATION_KEY, ABLATIONS, PAPERS,
 from tests.made_up_treebank import made_up_treebank
 from tests.test_configs import CONFIGS, PARSING
 
-DASHBOARDS = {dashboard.paper: dashboard for dashboard in PAPERS}
+DASHBOARDS = {dashboard.model: dashboard for dashboard in PAPERS}
 SMALL_CASES = {(case.model, case.data): case for case in CASES}
 TRAINER = {"accelerator": "cpu", "max_steps": 2, "max_epochs": 1, "limit_train_batches": 2, "limit_val_batches": 2}
 TRAINER |= {"limit_test_batches": 2, "log_every_n_steps": 1, "val_check_interval": 2, "check_val_every_n_epoch": 1}
@@ -52,8 +52,8 @@ def test_every_chart_of_the_workspace_is_in_the_records(model, tmp_path, corpus_
     offline = OfflineRun(run)
     assert set(dashboard.history()) <= {key.removesuffix("._type") for key in offline.history}
     assert set(SETTINGS) - ({"signatures.rouge1"} if not dashboard.tables else set()) <= offline.config.keys()
-    assert dashboard.paper != ABLATED or ABLATION_KEY in offline.config
-    assert dashboard.paper in offline.tags, "the filter of the workspace"
+    assert dashboard.model != ABLATED or ABLATION_KEY in offline.config
+    assert dashboard.model in offline.tags, "the filter of the workspace"
     for key in dashboard.tables:
         paths = list(run.glob(f"wandb/**/media/table/**/{key}_*.table.json"))
         assert paths, key
@@ -66,7 +66,7 @@ def test_every_chart_of_the_workspace_is_in_the_records(model, tmp_path, corpus_
         for height, width, channels in (matplotlib.image.imread(path).shape for path in paths):
             assert min(height, width) > 50 and channels == 4
     viewed = inspect(run / "wandb")  # W&B's viewer for the terminal
-    assert viewed["state"] == "finished" and dashboard.paper in viewed["tags"]
+    assert viewed["state"] == "finished" and dashboard.model in viewed["tags"]
     assert set(dashboard.tested) <= set(viewed["summary"])
 
 
@@ -78,7 +78,7 @@ def test_workspaces_ask_for_every_key_and_the_report_has_the_rows_of_the_ablatio
     for dashboard in PAPERS:
         spec = workspace(dashboard, "somebody", "precis")._to_model().model_dump_json(by_alias=True)
         assert [key for key in dashboard.history() if f'"{key}"' not in spec] == []
-        assert dashboard.paper in spec and '"jobType"' in spec
+        assert dashboard.model in spec and '"jobType"' in spec
     assert set(ABLATIONS) == set(ROWS)
     runsets = [runset for block in ablation_report("a", "b").blocks for runset in getattr(block, "runsets", [])]
     groups = {str(group) for runset in runsets for group in runset.groupby}
@@ -87,7 +87,7 @@ def test_workspaces_ask_for_every_key_and_the_report_has_the_rows_of_the_ablatio
 
 def test_every_model_has_a_dashboard_also_without_an_account(precis):
     models = set(lightning_modules.__all__) - {"EduSegmenter"}  # trained once, for the parser
-    assert models == {dashboard.paper for dashboard in PAPERS}
+    assert models == {dashboard.model for dashboard in PAPERS}
     done = precis("workspaces", "--dry-run", "--paper", "RSTformer").succeeded()
     assert "WAC and RIA" in done.out and "test/rougeLsum" in done.out
     assert "not logged in" in precis("workspaces", "--entity", "me").err
