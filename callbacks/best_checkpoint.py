@@ -14,9 +14,9 @@ from datamodules.text.lines import counted
 class BestCheckpoint(ModelCheckpoint):
     """`ModelCheckpoint` that selects the best value of `monitor` only once every scheduled mechanism is fully on.
 
-    Otherwise a run whose coverage or rewards start late could be tested with weights from before that start. Scheduled
-    mechanisms are those of `Scheduled` callbacks. If training ends before all of them are fully on, there is no best
-    checkpoint; a warning says so, and the last one is tested. Without a `monitor` all checkpoints are saved.
+    `Scheduled` callbacks switch on or ramp up mechanisms, such as the coverage loss, until these have their final value
+    (fully on). Otherwise weights from before that could be tested. If training ends before all are fully on, there is
+    no best checkpoint; a warning says so, and the last one is tested. Without a `monitor` all checkpoints are saved.
     """
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -38,7 +38,7 @@ class BestCheckpoint(ModelCheckpoint):
             return
         pending = _pending(trainer, last_step(trainer))
         reason = f"not everything that it schedules was fully on ({pending})" if pending else "no validation came after"
-        if pending or all_switches(trainer, last_step(trainer)):  # empty if nothing is scheduled: no warning
+        if pending or all_switches(trainer, last_step(trainer)):  # empty: nothing is scheduled
             rank_zero_warn(
                 f"training ended after step {trainer.global_step:,}, and {reason}: there is no best checkpoint, and "
                 "`precis test` scores the last one; train longer, or schedule it earlier"

@@ -11,11 +11,11 @@ from callbacks.schedules import Scheduled, Switch, ramp
 class CoverageAnnealing(Scheduled):
     """Switches coverage on at a step and increases the weight of its loss.
 
-    Before the start, the gate (a factor of coverage in the attention) and the weight of the coverage loss are 0. The
-    parameter w_c, by which attention reads coverage, exists from the beginning (with zero gradient), so that the
+    Before the start, the gate (0 or 1, by which attention multiplies coverage) and the weight of the coverage loss are
+    0. The parameter w_c, by which attention reads coverage, exists from the beginning (with zero gradient), so that the
     optimizer state is complete. Gate and weight depend only on the optimizer step, so a resumed run continues exactly.
 
-    It has no effect on a model without coverage (`--model.coverage false`).
+    It has no effect on a model whose option `coverage` is off (`--model.coverage false`).
 
     Args:
         start_step: optimizer step at which coverage is switched on.
@@ -24,7 +24,7 @@ class CoverageAnnealing(Scheduled):
         weight: final weight of the coverage loss, lambda in See et al. 2017 (1 there).
 
     Raises:
-        ValueError: if not exactly one start is given; in training, if the class of the model has no option `coverage`.
+        ValueError: if not exactly one start is given; in training, if the class of the model has no such option.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class CoverageAnnealing(Scheduled):
         self.start_step = start_step
         self.start_epoch = start_epoch
         self.ramp_steps = ramp_steps
-        self.weight = float(weight)  # not jsonargparse's type, which cannot be loaded with `weights_only`
+        self.weight = float(weight)  # plain, since `weights_only` loads no jsonargparse type from checkpoints
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if stage == "fit" and "coverage" not in pl_module.loss_weights:  # its class has no option `coverage`
@@ -53,7 +53,7 @@ class CoverageAnnealing(Scheduled):
         return self.start_epoch * ceil(trainer.num_training_batches / trainer.accumulate_grad_batches)
 
     def switches(self, trainer: Trainer, step: int) -> dict[str, Switch]:
-        """Return the gate and the weight of the loss; nothing for a model that was built without coverage."""
+        """Return (present, final) gate and loss weight; nothing for a model that was built without coverage."""
         if not trainer.lightning_module.has_coverage:
             return {}
         start = self._start(trainer)

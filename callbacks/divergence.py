@@ -31,7 +31,7 @@ class DivergenceCheck(Callback):
 
     def __init__(self, run: Path) -> None:
         self.last = Path(run) / "checkpoints" / "last.ckpt"
-        self._last_finite = ""  # text for the error: last finite loss, and its step; empty before the first
+        self._finite_note = ""  # part of the message: last finite loss, and its step; "" before the first
         self._was_finite = True
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs, batch, batch_idx) -> None:
@@ -40,7 +40,7 @@ class DivergenceCheck(Callback):
             return
         loss = float(trainer.callback_metrics.get("train/loss", 0.0))  # mean over ranks; 0, so finite, if not logged
         if isfinite(loss):
-            self._last_finite = f"; the last finite one that was logged is {loss:.4g}, at step {trainer.global_step:,}"
+            self._finite_note = f"; the last finite one that was logged is {loss:.4g}, at step {trainer.global_step:,}"
         elif not self._was_finite:
             raise self._error(trainer, f"the loss is {loss}")
         else:
@@ -57,15 +57,15 @@ class DivergenceCheck(Callback):
     def _check_weights(self, trainer: Trainer, pl_module: LightningModule, problem: str = "") -> None:
         """End training on all ranks if a weight is not finite; the message states the `problem`, or else the weight."""
         name = find_not_finite(dict(pl_module.named_parameters()))  # None if all are finite
-        if trainer.strategy.reduce_boolean_decision(bool(name), all=False):  # a rank may hold a shard of the weights
+        if trainer.strategy.reduce_boolean_decision(bool(name), all=False):  # on any rank: each may have a shard only
             raise self._error(trainer, problem or f"the weights are not finite{f' ({name})' if name else ''}")
 
     def _error(self, trainer: Trainer, problem: str) -> Diverged:
-        """Return the error with the step, the learning rate, the last finite loss and the last checkpoint."""
+        """Return the error with the step, learning rate, last finite loss and last checkpoint (path `self.last`)."""
         rate = max(group["lr"] for optimizer in trainer.optimizers for group in optimizer.param_groups)
         saved = f"{self.last} has the last weights that were saved" if self.last.is_file() else "nothing was saved yet"
         return Diverged(
             f"training has diverged: {problem} at step {trainer.global_step:,}, with a learning rate of "
-            f"{float(rate):.3g}{self._last_finite}; {saved}; train again with a lower learning rate, a longer warm-up "
+            f"{float(rate):.3g}{self._finite_note}; {saved}; train again with a lower learning rate, a longer warm-up "
             "or a lower --trainer.gradient_clip_val, and in half precision with --trainer.precision 32-true"
         )

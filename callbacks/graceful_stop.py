@@ -14,13 +14,13 @@ from pytorch_lightning.utilities import rank_zero_info
 
 from lightning_modules.lightning_internals import may_stop_early, repeat_validation, validation_follows
 
-AGREE_EVERY = 10  # optimizer steps between synchronizations of ranks
+AGREE_EVERY = 10  # optimizer steps after which ranks exchange whether one has received a signal
 OUTSTANDING = "validation_outstanding"  # key in a checkpoint: whether its validation is still to be done
 ENDED_EARLY = "early_stopping"  # key in a checkpoint: why training was ended early; None if it was not
 
 
 def early_stopping_reason(trainer: Trainer) -> str | None:
-    """Return why `EarlyStopping`, or the pruner of a search, ends training; None if training goes on."""
+    """Return why `EarlyStopping`, or pruning in a hyperparameter search, ends training; None if it goes on."""
     if not (trainer.should_stop and may_stop_early(trainer)):
         return None
     messages = [getattr(callback, "stopping_reason_message", None) for callback in trainer.callbacks]
@@ -38,20 +38,20 @@ class GracefulStop(Checkpoint):
     SIGUSR1, which end the process.
 
     A signal takes effect at the next point from which a run resumes exactly: the end of an optimizer step (accumulated
-    gradients are not part of a checkpoint) or, before and during a validation, its end. After a validation between
-    accumulated batches, the optimizer step is completed first. The handler only sets a flag; a second signal ends the
-    process at once, without saving. The exit status is 128 + the number of the signal. Ranks tell each other of
-    signals only every ten steps, because each exchange makes them wait, and all stop after the same step.
+    gradients are not part of a checkpoint) or, if a validation follows that step or is running, its end. If gradients
+    are being accumulated then, the optimizer step is completed first. The handler only sets a flag; a second signal
+    ends the process at once, without saving. The exit status is 128 + the number of the signal. Ranks tell each other
+    of signals only every ten steps, because each exchange makes them wait, and all stop after the same step.
 
     A scheduler sends signals to each process of a job, possibly repeatedly: with `patient`, a second SIGTERM is
     ignored; a second SIGUSR1 always is.
 
     If a validation follows a step whose checkpoint is due, the checkpoint is written at the start of the validation and
-    marks it as outstanding: a run that is killed during the validation repeats it after resuming, so that its best
-    model and its row of metrics.csv are not lost.
+    records that this validation is outstanding: a run that is killed during the validation repeats it after resuming,
+    so that its best model and its row of metrics.csv are not lost.
 
-    This is a `Checkpoint`, so that Lightning calls it last, after the best model is saved. (`ModelCheckpoint` skips its
-    last checkpoint if the model has not improved.)
+    This is a `Checkpoint`, so that Lightning calls it last, after the best model is saved. `ModelCheckpoint` cannot
+    replace it, because its `save_last` skips the last checkpoint if the model has not improved.
 
     Args:
         path: path of the checkpoint.
@@ -80,8 +80,8 @@ class GracefulStop(Checkpoint):
         self.stopping = False  # whether a rank has received a signal, so that all ranks stop
         self._saved_step = -1  # step of the last checkpoint; -1 before the first
         self._stepped = True  # whether the last training batch ended an optimizer step
-        self._save_after_step = False  # set by a validation between accumulated batches: save after their step
-        self._ended_early: str | None = None  # reason for early stopping in the last checkpoint
+        self._save_after_step = False  # set by a validation while gradients accumulate: save after that step
+        self._saved_reason: str | None = None  # why training ends early, as saved in the last checkpoint
         self._save_at_validation = False  # a checkpoint is due when the validation of this step starts
         self._outstanding = False  # whether the validation of this step is still to be done; kept in checkpoints
         self._max_steps: int | None = None  # original limit while `_raise_max_steps` raises it
@@ -105,7 +105,7 @@ class GracefulStop(Checkpoint):
             raise KeyboardInterrupt
 
     def _listen(self) -> None:
-        """Install the signal handler once; not in `on_fit_start`, after which Lightning sets its own for SIGTERM."""
+        """Install the signal handler once; after `on_fit_start`, where Lightning's own for SIGTERM would replace it."""
         self._process = os.getpid()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             if number not in self._previous_handlers:
@@ -140,7 +140,7 @@ class GracefulStop(Checkpoint):
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         checkpoint[OUTSTANDING] = self._outstanding
-        checkpoint[ENDED_EARLY] = self._ended_early = early_stopping_reason(trainer)  # None if training goes on
+        checkpoint[ENDED_EARLY] = self._saved_reason = early_stopping_reason(trainer)  # None if training goes on
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         self._outstanding = checkpoint.get(OUTSTANDING, False)  # missing in checkpoints of earlier versions
@@ -151,7 +151,7 @@ class GracefulStop(Checkpoint):
         self._raise_max_steps(trainer)  # if a validation is outstanding
 
     def _raise_max_steps(self, trainer: Trainer) -> None:
-        """Raise `max_steps` by 1 for an outstanding validation: at the limit, Lightning skips its training loop."""
+        """Raise `max_steps` by 1 for an outstanding validation: at the limit, Lightning skips the loop that runs it."""
         if not self._outstanding:
             return
         trainer.should_stop = False  # set by a `Timer` that has run out; the validation comes first
@@ -179,17 +179,17 @@ class GracefulStop(Checkpoint):
         rank_zero_info(f"stopped after step {trainer.global_step}, saved {self.path}; continue with: {self.resume}")
         if self.on_stop is not None and self.received != signal.SIGINT and trainer.is_global_zero:
             self.on_stop()
-        raise SystemExit(128 + (self.received or signal.SIGTERM))  # None: another rank received it
+        raise SystemExit(128 + (self.received or signal.SIGTERM))  # None: another rank received the signal
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs, batch, batch_idx) -> None:
         """Save a checkpoint if it is due after this batch, or leave it to the validation that follows."""
         is_last = batch_idx + 1 == trainer.num_training_batches  # Lightning makes an optimizer step there in any case
         stepped = self._stepped = (batch_idx + 1) % trainer.accumulate_grad_batches == 0 or is_last
         if stepped and (trainer.world_size == 1 or trainer.global_step % AGREE_EVERY == 0 or is_last):
-            self.stopping = self._signal_received(trainer)  # ends a run after its validation, or before the next batch
+            self.stopping = self._signal_received(trainer)  # then `on_validation_end` or `on_train_batch_start` ends it
         is_multiple = self.save_every and trainer.global_step % self.save_every == 0
         is_due = stepped and (is_multiple or self._save_after_step)
-        # saved here: a checkpoint of `on_train_end` would count the epoch as done, even if training ends within it
+        # saved here: in `on_train_end`, Lightning counts the epoch as complete, even if training ended within it
         stops_early = trainer.should_stop and may_stop_early(trainer)  # after `min_epochs` and `min_steps`
         if is_due or self.stopping or stops_early or trainer.global_step == trainer.max_steps:
             self._save_after_step = False
@@ -201,10 +201,10 @@ class GracefulStop(Checkpoint):
         """Save the checkpoint that is due, which marks this validation as outstanding."""
         if trainer.state.fn != "fit" or trainer.sanity_checking:
             return
-        self._restore_max_steps(trainer)  # raised for this validation, if it was outstanding
+        self._restore_max_steps(trainer)  # `_raise_max_steps` raised it to repeat a validation on resuming
         if self._save_at_validation:
             self._save_at_validation = False
-            self._outstanding = True  # only in this checkpoint
+            self._outstanding = True  # for the checkpoint; False again below
             self._save(trainer)
         self._outstanding = False
 
@@ -224,6 +224,6 @@ class GracefulStop(Checkpoint):
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         # the checkpoint of the last step may have been saved before `EarlyStopping` set its reason to end training
-        if self._saved_step != trainer.global_step or self._ended_early != early_stopping_reason(trainer):
+        if self._saved_step != trainer.global_step or self._saved_reason != early_stopping_reason(trainer):
             self._save(trainer)
         self._restore_handlers()

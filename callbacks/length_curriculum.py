@@ -21,8 +21,8 @@ class LengthCurriculum(Scheduled):
         steps: number of optimizer steps of each stage.
 
     Raises:
-        ValueError: in training, if the DataModule does not truncate documents by `lengths_now`, or its loader has
-            processes, which would not notice changes.
+        ValueError: in training, if the DataModule has no `lengths_now`, the (source, target) lengths to which it
+            truncates batches, or uses worker processes (`num_workers`), which would not notice that they change.
     """
 
     def __init__(self, source: PositiveInt, target: AtLeastTwo, steps: PositiveInt, stages: AtLeastTwo = 4) -> None:
@@ -48,7 +48,7 @@ class LengthCurriculum(Scheduled):
         data.num_workers = 0  # the default None may become 4 with a GPU
 
     def switches(self, trainer: Trainer, step: int) -> dict[str, Switch]:
-        """Return the lengths that documents and summaries are truncated to."""
+        """Return the present and final lengths that documents and summaries are truncated to."""
         last = (trainer.datamodule.max_source, trainer.datamodule.max_target)
         source, target = self.lengths_at(step, last)
         return {"max_source": Switch(source, last[0]), "max_target": Switch(target, last[1])}

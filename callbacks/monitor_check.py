@@ -20,8 +20,8 @@ class MonitorCheck(Callback):
 
     Values of the validation are checked after Lightning's sanity check, or else after the first validation; those of
     training after the first optimizer step. It must come before the callbacks that it checks. One warning tells of a
-    value that has not changed in five or more validations, while the training loss falls by a tenth or more: a
-    score in the wrong language, for example, is always 0, so that no checkpoint is better than the first one.
+    value that has not changed in five or more validations, while the training loss falls by a tenth or more:
+    ROUGE for English is always 0 on Chinese texts, for example, so that no checkpoint is better than the first one.
 
     Raises:
         UserError: during training, if a monitored value is not logged.
@@ -35,7 +35,7 @@ class MonitorCheck(Callback):
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.state.fn == "fit":
-            names = [name for name in _monitors(trainer) if not name.startswith(LATER)]  # LATER: values of training
+            names = [name for name in _monitored_by(trainer) if not name.startswith(LATER)]  # train/ and lr- come later
             self._check(trainer, names)
             if not trainer.sanity_checking:
                 self._warn_if_constant(trainer, names, getattr(pl_module, "language", None))
@@ -56,19 +56,19 @@ class MonitorCheck(Callback):
             if has_fallen and self._num_validations >= _MIN_VALIDATIONS and len(scores) == 1:
                 scores.add(float("nan"))  # now 2 elements, so that there is no second warning
                 rank_zero_warn(
-                    f"{_monitors(trainer)[name]} {name} is {value:g} in all {self._num_validations} validations, while "
-                    f"train/loss falls from {first_loss:.3g} to {loss:.3g}, so that no checkpoint is better than the "
-                    f"first; {remedy}"
+                    f"{_monitored_by(trainer)[name]} {name} is {value:g} in all {self._num_validations} validations, "
+                    f"while train/loss falls from {first_loss:.3g} to {loss:.3g}, so that no checkpoint is better than "
+                    f"the first; {remedy}"
                 )
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs, batch, batch_idx) -> None:
         if (batch_idx + 1) % trainer.accumulate_grad_batches == 0:  # some are logged only in optimizer steps
-            self._check(trainer, [name for name in _monitors(trainer) if name.startswith("train/")])
+            self._check(trainer, [name for name in _monitored_by(trainer) if name.startswith("train/")])
 
     def _check(self, trainer: Trainer, names: list[str]) -> None:
         for name in names:
             if name not in self._checked:
-                check_monitor(_monitors(trainer)[name], name, sorted(trainer.callback_metrics))
+                check_monitor(_monitored_by(trainer)[name], name, sorted(trainer.callback_metrics))
                 self._checked.add(name)
 
 
@@ -84,16 +84,16 @@ def check_monitor(argument: str, name: str, logged: Sequence[str]) -> None:
 def check_at_validations(trainer: Trainer) -> None:
     """Before training, let `EarlyStopping` check after each validation, unless `check_on_train_epoch_end` is set.
 
-    By default, Lightning may check at the end of an epoch, where there is no new validation if `max_steps` or a resumed
-    run ended the epoch.
+    By default, Lightning may check at the end of an epoch. No new validation precedes that check if `max_steps` ended
+    the epoch, or a resumed run only completed it.
     """
     for callback in trainer.early_stopping_callbacks:
         if not callback.monitor.startswith(LATER):  # a value of the validation, not of training (`train/`, `lr-`)
             lightning_internals.check_at_validations(callback)
 
 
-def _monitors(trainer: Trainer) -> dict[str, str]:
-    """Return the monitored names, each with the argument or callback that monitors it first, for messages."""
+def _monitored_by(trainer: Trainer) -> dict[str, str]:
+    """Return for each monitored name the argument or callback, as text for messages, that monitors it first."""
     arguments: dict[str, str] = {}
     for callback in trainer.callbacks:
         if isinstance(monitor := getattr(callback, "monitor", None), str):  # most callbacks monitor nothing

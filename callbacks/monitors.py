@@ -7,7 +7,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.loggers import WandbLogger
 from torch.distributed.tensor import DTensor
 
-WITHOUT_WHOLE_NORM = ("FSDPStrategy", "DeepSpeedStrategy")  # a rank has only a part of the gradients
+WITHOUT_WHOLE_NORM = ("FSDPStrategy", "DeepSpeedStrategy")  # strategies without the norm over all ranks
 
 
 class GradientNorm(Callback):
@@ -17,7 +17,7 @@ class GradientNorm(Callback):
     """
 
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: object) -> None:
-        if type(trainer.strategy).__name__ in WITHOUT_WHOLE_NORM:
+        if type(trainer.strategy).__name__ in WITHOUT_WHOLE_NORM:  # a rank has only a part of the gradients
             return
         gradients = [weight.grad for weight in pl_module.parameters() if weight.grad is not None]
         if gradients:

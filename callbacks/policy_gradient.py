@@ -11,21 +11,21 @@ STD_OFFSET = 1e-4  # added to standard deviations, as in `trl`, because equal re
 
 
 def sentence_numbers(tokens: Tensor, ends: Tensor) -> Tensor:
-    """Return the number of sentences that ended before each token, [..., T], for tokens [..., T] and ids of ends [n].
+    """Return the number of sentences ended before each of `tokens`, [..., T]; `ends` [n]: ids of tokens that end one.
 
-    It does not depend on the token itself, so an end symbol after the last sentence begins another, empty sentence.
+    It does not depend on the token itself, so the end symbol of a text counts as another sentence, without words.
     """
     is_end = torch.isin(tokens, ends).long()                                         # [..., T]
     return is_end.cumsum(-1) - is_end
 
 
 def prefix_lengths(numbers: Tensor, lengths: Tensor) -> Tensor:
-    """Return the number of tokens up to the end of each sentence, [..., Q]; the whole length where a text has fewer.
+    """Return the number of tokens up to the end of each sentence, [..., Q]; the whole length for those a text lacks.
 
     `numbers` has the index of the sentence of each token, [..., T]; `lengths` the number of tokens, [...].
     """
     in_text = torch.arange(numbers.shape[-1], device=numbers.device) < lengths.unsqueeze(-1)  # [..., T]
-    num_sentences = int(numbers.masked_fill(~in_text, 0).max()) + 1  # of the text with most sentences, Q
+    num_sentences = int(numbers.masked_fill(~in_text, 0).max()) + 1  # Q, the most in any text
     sentences = torch.arange(num_sentences, device=numbers.device).unsqueeze(1)      # [Q, 1]
     return ((numbers.unsqueeze(-2) <= sentences) & in_text.unsqueeze(-2)).sum(-1)    # [..., Q]
 
@@ -38,8 +38,8 @@ def gains(rewards: Tensor) -> Tensor:
 def advantages(gained: Tensor, credit: Credit, advantage: Advantage) -> Tensor:
     """Return the value of each sentence of each sample, compared with other texts of its document, [B, K, Q].
 
-    The value of a sentence is its gain (`myopic`: equation 14 of Celikyilmaz et al. 2018, biased), or the sum of its
-    gain and all later ones (`reward_to_go`, unbiased, because earlier gains do not depend on it). With Q = 1 both are
+    The value of a sentence is its gain in reward (`myopic`: equation 14 of Celikyilmaz et al. 2018, biased), or the sum
+    of its gain and all later ones (`reward_to_go`, unbiased: earlier gains do not depend on it). With Q = 1 both are
     the reward of the whole text. Missing sentences count 0. Each value is compared with those of the same index:
 
     - `greedy`: minus the value in the greedy text.
@@ -75,7 +75,7 @@ def clipped_gain(log_probs: Tensor, old_log_probs: Tensor, advantage: Tensor, cl
 
 
 def divergence(log_probs: Tensor, reference: Tensor) -> Tensor:
-    """Return Q/P - log(Q/P) - 1, an estimate of KL(P || Q), of log P (`log_probs`) and log Q (`reference`), [B, K, T].
+    """Return Q/P - log(Q/P) - 1, an estimate of KL(P || Q) from log P (`log_probs`) and log Q (`reference`), [B, K, T].
 
     It is k3 of http://joschu.net/blog/kl-approx.html, as in GRPO (arXiv 2402.03300, equation 4): never negative, and
     unbiased for samples of P. Its gradient is, on average over samples of P, that of KL(Q || P) at each token.

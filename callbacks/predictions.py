@@ -26,7 +26,7 @@ class PredictionWriter(Callback):
 
     Args:
         path: output file of `validate`, `test` and `predict`; must end in `.jsonl`.
-        checkpoint: plain values that describe the weights, if any.
+        checkpoint: plain values that describe the weights, such as path and step; None to leave out that file.
         source: plain values that describe the documents, such as `split`; written with the mean scores.
     """
 
@@ -56,7 +56,7 @@ class PredictionWriter(Callback):
         """Merge the files of all ranks, and write the files that accompany the predictions, on rank 0."""
         if self._file is None:  # a validation during training
             return
-        with naming_full_disk(self.path):
+        with naming_full_disk(self.path):  # the error of a full disk names `path`
             self._file.close()
         self._file = None
         trainer.strategy.barrier("predictions")  # waits until all ranks have closed their files

@@ -24,7 +24,7 @@ from lightning_modules.summarizer import Summary
 
 # Matplotlib's own font has Latin, Cyrillic, Greek, Arabic and Hebrew letters; fonts with these names have others.
 _OTHER_SCRIPTS = re.compile(r"CJK|WenQuanYi|PingFang|Hiragino|YaHei|SimHei|Noto Sans|Unifont|Arial Unicode")
-_MISSING = re.compile(r"Glyph \d+ \(.*\) missing from font")
+_MISSING_GLYPH = re.compile(r"Glyph \d+ \(.*\) missing from font")
 
 
 def marked(summary: Summary, opening: str = "[", closing: str = "]") -> str:
@@ -45,11 +45,11 @@ def marked(summary: Summary, opening: str = "[", closing: str = "]") -> str:
 @contextmanager
 def fonts_of_all_scripts() -> Iterator[None]:
     """In a block, draw characters that Matplotlib's font lacks with installed fonts; warn once if none has them."""
-    families = ["sans-serif", *filter(_OTHER_SCRIPTS.search, font_manager.get_font_names())]  # fallbacks, by name
+    families = ["sans-serif", *filter(_OTHER_SCRIPTS.search, font_manager.get_font_names())]  # tried in order
     with warnings.catch_warnings(record=True) as recorded, rc_context({"font.family": families}):
         yield
     # one warning replaces Matplotlib's warning for each missing character; other warnings are issued again
-    unrelated = [warning for warning in recorded if not _MISSING.match(str(warning.message))]
+    unrelated = [warning for warning in recorded if not _MISSING_GLYPH.match(str(warning.message))]
     for warning in unrelated:
         warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     if len(unrelated) < len(recorded):
@@ -69,7 +69,7 @@ def draw_attention(
     path: Path, source: list[str], target: list[str], attention: np.ndarray, coverage: np.ndarray
 ) -> None:
     """Draw attention [T, S] of summary words to document words as a heat map, with the final coverage [S] below."""
-    # in inches: 0.16 per document word and 0.2 per summary word, and the axes; beyond 24, some words have no label
+    # inches: 0.16 per document word, 0.2 per summary word, and the axes; if 24 do not suffice, some words have no label
     width = min(24.0, 2.0 + 0.16 * len(source))
     figure, (top, bottom) = pyplot.subplots(
         2, 1, figsize=(width, 1.8 + 0.2 * len(target)), sharex=True, height_ratios=[max(2, len(target) / 4), 1],
@@ -108,7 +108,7 @@ class Previews(Callback):
         self.heat_maps = heat_maps
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Log and write previews on rank 0, before `LengthCurriculum` truncates documents again."""
+        """Log and write previews on rank 0, before `LengthCurriculum` truncates documents in `on_validation_end`."""
         if trainer.state.fn != "fit" or trainer.sanity_checking:
             return
         data = trainer.datamodule

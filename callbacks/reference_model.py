@@ -1,4 +1,4 @@
-"""The frozen model that training by rewards must not leave too far: the one that rewards began with."""
+"""The frozen model that training by rewards must not leave too far: the model at the start of that training."""
 
 import copy
 from pathlib import Path
@@ -25,7 +25,7 @@ def frozen_copy(module: Generative) -> Generative:
     if isinstance(module, FSDPModule):
         raise ValueError("SelfCritical: kl copies the model, whose weights are sharded here; use the strategy ddp")
     shared = [parameter for parameter in module.parameters() if not parameter.requires_grad]
-    attributes = vars(module)  # without properties; `extra_terms` refers to callbacks, which must not be copied
+    attributes = vars(module)  # no properties; `extra_terms`: callbacks, not to be copied; `step_values`: values to log
     shared += [attributes[name] for name in ("tokenizer", "extra_terms", "step_values") if name in attributes]
     reference = copy.deepcopy(module, {id(value): value for value in shared})  # memo: no copies of these
     for part in reference.modules():
@@ -35,7 +35,7 @@ def frozen_copy(module: Generative) -> Generative:
 
 
 class ReferenceModel:
-    """The model as it was when rewards began, kept in `reference.ckpt` beside the checkpoints for runs that resume.
+    """The model before training by rewards, kept in `reference.ckpt` beside the checkpoints for runs that resume.
 
     It is no part of the trained module, of its checkpoints or of the optimizer. The file has only the trained weights.
     """
@@ -59,7 +59,7 @@ class ReferenceModel:
             trainer.strategy.checkpoint_io.save_checkpoint(state, path)
 
     def _restore(self, path: Path) -> None:
-        """Load the weights with which rewards began; frozen ones, which the file lacks, stay as they are."""
+        """Load the weights at the start of training by rewards; frozen ones, which the file lacks, stay as they are."""
         if not path.is_file():
             raise UserError(
                 f"{path}: not found, which has the model that kl measures the distance to; resume with kl 0, or start "

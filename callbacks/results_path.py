@@ -10,6 +10,6 @@ def results_path(predictions: Path) -> Path:
     any other `NAME.jsonl`.
     """
     stem = predictions.name.removesuffix(".jsonl")
-    prefix, _, split = stem.partition(".")  # `predictions` and the split, "" without one; otherwise parts of NAME
+    prefix, _, split = stem.partition(".")  # `predictions.val` has `val`, `predictions` has ""
     name = ".".join(filter(None, ["results", split])) if prefix == "predictions" else f"{stem}.results"
     return predictions.with_name(f"{name}.json")

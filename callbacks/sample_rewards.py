@@ -42,13 +42,13 @@ def score_samples(reward: Reward, module: Generative, batch: Batch, tokens: Tens
         language=module.language,
     )
 
-    def table(values: Sequence[float]) -> Tensor:  # from the rewards of distinct texts to those of all texts
+    def table(values: Sequence[float]) -> Tensor:  # rewards of distinct texts -> of all, [B, K, Q]
         by_text = dict(zip(distinct, values))
         rewards = [[by_text[document, text] for text in prefixes] for document, prefixes in enumerate(texts)]
         return torch.tensor(rewards, dtype=torch.float64).view(B, K, Q)
 
     if not isinstance(reward, Mixture):
-        return SampleRewards(table(_checked(reward, inputs)), {}, texts)  # no parts
+        return SampleRewards(table(_checked(reward, inputs)), {}, texts)  # {}: only a `Mixture` has parts
     columns = [_checked(part, inputs) for part in reward.rewards]
     parts = {name: table(column) for name, column in zip(reward.names, columns)}
     return SampleRewards(table(reward.combine(columns)), parts, texts)
@@ -66,7 +66,8 @@ def reward_values(rewards: SampleRewards, advantage: Advantage) -> dict[str, flo
         "advantage": compared.mean(),
         "advantage_positive": (compared > 0).double().mean(),
         "advantage_rms": compared.square().mean().sqrt(),
-        "no_signal": (rewards.total == rewards.total[:, :1]).flatten(1).all(1).double().mean(),  # prefixes included
+        # share of documents whose texts (and their prefixes) have equal rewards, so that there is nothing to learn
+        "no_signal": (rewards.total == rewards.total[:, :1]).flatten(1).all(1).double().mean(),
     }
     parts = {name: part[:, -num_samples:, -1] for name, part in rewards.parts.items()}  # of a `Mixture`, [B, K] each
     values |= {f"reward/{name}": part.mean() for name, part in parts.items()}
@@ -90,7 +91,7 @@ def sample_rows(ids: Sequence[str], rewards: SampleRewards, first_sample: int) -
 
 
 def _sources(module: Generative, batch: Batch) -> list[str]:
-    """Return the texts of the documents of a batch, as far as the model reads them."""
+    """Return the texts of the documents of a batch, truncated as the model reads them."""
     ids = module.source_ids(batch).cpu().unsqueeze(1)  # as one sample for each document, [B, 1, S]
     full_lengths = torch.full(ids.shape[:2], ids.shape[-1])  # `texts` leaves padding out
     return [text for (text,) in module.texts(batch, Samples(ids, full_lengths))]
@@ -131,11 +132,11 @@ class DrawnSamples:
         return DrawnSamples(**{name: part.to(device) if isinstance(part, Tensor) else part for name, part in fields})
 
 
-Waiting = dict[tuple[str, ...], DrawnSamples]  # samples with further updates, by the ids of their batch
+Waiting = dict[tuple[str, ...], DrawnSamples]  # samples that further updates will use, by the document ids of the batch
 
 
 def waiting_state(waiting: Waiting) -> list[dict[str, Any]]:
-    """Return the samples of all ranks with further updates, as values on the CPU; all ranks must call it."""
+    """Return the samples that further updates will use, of all ranks, as values on the CPU; all ranks must call it."""
     state = []
     for ids, drawn in waiting.items():
         values = {name: float(value) for name, value in drawn.values.items()}  # logged values, some of them tensors

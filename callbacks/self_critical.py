@@ -54,8 +54,8 @@ class SelfCritical(Scheduled):
 
     The loss becomes gamma self_critical + (1 - gamma) (terms of the model); gamma is a pure function of the optimizer
     step. The term is a sum over the tokens of a sample, including the end symbol, and a mean over samples and
-    documents. The `nll` of models is a mean over tokens, so that, compared with a sum over tokens, the same gamma gives
-    the likelihood a weight that is smaller by the number of tokens.
+    documents. The `nll` of models is a mean over tokens instead. With the same gamma, it therefore weighs less than a
+    sum over tokens would, by a factor of the number of tokens.
 
     Samples are drawn without gradient and rescored in one teacher-forced pass, both without dropout and with the
     constraints of the model's `decoding`: forbidden tokens (the unknown word, an end before `min_length`, repeated
@@ -65,7 +65,7 @@ class SelfCritical(Scheduled):
 
     With `updates` above 1 the DataModule delivers each batch several times. Samples, rewards and advantages are those
     of the first time, and the term is -E[min(rho A, clamp(rho) A)] with rho = P / P_old (`clipped_gain`). Checkpoints
-    contain samples with further updates, so that a resumed run continues exactly.
+    contain the samples that further updates will use, so that a resumed run continues exactly.
 
     Logged as train/: `reward`, `reward_baseline`, `advantage` (means), `advantage_positive` (share), `advantage_rms`,
     `reward_std` (standard deviation over the samples of a document), `no_signal` (share of documents whose texts have
@@ -80,8 +80,8 @@ class SelfCritical(Scheduled):
         advantage: what the reward of a sample is compared with: `greedy`, the reward of the greedy text;
             `leave_one_out`, the mean of the other samples; `group_mean`, the mean of all samples; `group`, the same,
             divided by their standard deviation. See `advantages`.
-        credit: `summary` assigns the reward of the whole text to every token; `reward_to_go` the gain of its sentence
-            and all later ones; `myopic` the gain of its sentence (as Celikyilmaz et al. 2018; biased).
+        credit: `summary` assigns the reward of the whole text to every token; `reward_to_go` the gain in reward
+            by its sentence and all later ones; `myopic` that by its sentence alone (Celikyilmaz et al. 2018; biased).
         gamma: final weight of the term.
         start_step: optimizer step at which the term is switched on.
         ramp_steps: number of steps over which gamma increases linearly; 0 switches at once.
@@ -99,8 +99,8 @@ class SelfCritical(Scheduled):
 
     Raises:
         ValueError: if another advantage than `greedy` has one sample; in training, if the model is not generative,
-            lacks the documents that the reward reads, or has a `min_length` that `max_length` is not above, the
-            DataModule does not repeat batches, or a reward is not finite.
+            lacks `source_ids` for a reward that reads documents, or has a `min_length` that `max_length` is not above,
+            the DataModule does not repeat batches, or a reward is not finite.
         UserError: in training, if a resumed run with `kl` lacks the model that it began with.
     """
 
@@ -131,7 +131,7 @@ class SelfCritical(Scheduled):
         self.advantage = advantage
         self.credit = credit
         self.sentence_ends = tuple(sentence_ends)
-        self.gamma = float(gamma)  # not jsonargparse's type, which cannot be loaded with `weights_only`
+        self.gamma = float(gamma)  # plain, since `weights_only` loads no jsonargparse type from checkpoints
         self.start_step = start_step
         self.ramp_steps = ramp_steps
         self.kl = kl
@@ -142,7 +142,7 @@ class SelfCritical(Scheduled):
         self.reference = ReferenceModel()  # the model at `start_step`, which `kl` measures the divergence from
         self._last: tuple[list[str], SampleRewards] | None = None  # ids and rewards of the latest batch
         self._values: dict[str, Tensor | float] = {}  # logged values of the samples that were drawn last
-        self._waiting: Waiting = {}  # samples of batches with further updates, by the ids of the batch
+        self._waiting: Waiting = {}  # samples that further updates will use, by the document ids of the batch
         self._no_signal: deque[float] = deque(maxlen=window)  # share of documents with equal rewards, by batch
         self._ends: Tensor | None = None  # ids of tokens that end a sentence
         self._began = 0.0  # time at which the training step began
@@ -230,7 +230,7 @@ class SelfCritical(Scheduled):
             )
         return replace(
             decoding,
-            beam_size=self.samples + with_greedy,  # when sampling: texts for each document, the greedy one included
+            beam_size=self.samples + with_greedy,  # when sampling: number of texts per document, with the greedy one
             max_length=decoding.max_length if self.max_length is None else self.max_length,
             temperature=decoding.temperature if self.temperature is None else self.temperature,
             sample=True,
@@ -238,7 +238,7 @@ class SelfCritical(Scheduled):
         )
 
     def term(self, module: Generative, batch: Batch) -> Tensor:
-        """Return the loss term -(1 / K) sum_k sum_t (advantage_kt log P(y_kt) - kl divergence_kt), mean over documents.
+        """Return the term -(1 / K) sum_k sum_t (advantage_kt log P(y_kt) - kl * divergence_kt), mean over documents.
 
         The first update of a batch of B documents draws K samples, the next ones use them again, by `clipped_gain`.
         """
@@ -288,7 +288,7 @@ class SelfCritical(Scheduled):
         truncated = tokens.gather(-1, last) != module.tokenizer.stop
         unmasked = ~truncated if self.mask_truncated else torch.ones_like(truncated)
         advantage = advantage.masked_fill(~unmasked | (torch.arange(width) > last), 0)  # padding is after `last`
-        self._values |= {  # `advantages` has set the values of rewards
+        self._values |= {  # added to the values of rewards, which `self.advantages` has set
             "truncated": float(truncated.double().mean()),
             "sample_length": float(lengths.double().mean()),
             "entropy": -log_probs.detach().sum() / float(lengths.sum()),  # log P is 0 at padding
@@ -326,7 +326,7 @@ class SelfCritical(Scheduled):
         self._values = reward_values(rewards, self.advantage)
         self._warn_without_signal(self._values["no_signal"])
         self._last = batch.ids, rewards  # read by `last_samples`
-        # each token gets the advantage of its sentence; only padding can have a number of Q or more
+        # each token gets the advantage of its sentence; Q is the most of any text, so only padding has Q or more
         return by_sentence.gather(-1, numbers[:, first_sample:].clamp_max(by_sentence.shape[-1] - 1))
 
     def _end_ids(self, module: Generative) -> Tensor:

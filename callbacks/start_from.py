@@ -11,9 +11,8 @@ from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
 class StartFrom(Callback):
     """Loads the weights of a run into the model before training; optimizer, schedules and steps start from zero.
 
-    The tokenizers of both runs must be equal. State that callbacks control (loss weights, the coverage gate) is not
-    loaded: it has the values of the model's arguments until callbacks of this run change it. A resumed run continues
-    from its own checkpoint.
+    The tokenizers of both runs must be equal. Loss weights and coverage gate, which callbacks control, are not loaded:
+    they have the values of the model's arguments until callbacks change them. A resumed run uses its own checkpoint.
 
     Args:
         run: run folder, whose best checkpoint is used, or a checkpoint. The data must use its tokenizer, which
@@ -31,7 +30,7 @@ class StartFrom(Callback):
             return
         state = read_checkpoint(self.run if self.run.is_file() else best_checkpoint(self.run))
         state["start"] = True  # so that `on_load_checkpoint` of the model ignores the state of callbacks
-        pl_module.on_load_checkpoint(state)  # which may add weights that checkpoints lack
+        pl_module.on_load_checkpoint(state)  # it may add weights that `state` lacks, such as adapters
         try:
             trainer.strategy.load_model_state_dict(state)
         except RuntimeError as error:

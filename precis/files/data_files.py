@@ -47,7 +47,7 @@ def _has_type(value: Any, kind: Any) -> bool:
 
 
 def folder_beside(path: Path, name: object) -> Path:
-    """Return the folder `name` beside the JSON file that names it; a `UserError` for another place, or an option."""
+    """Return the folder `name` beside the JSON file that names it; a `UserError` if elsewhere, or an option (-x)."""
     if not isinstance(name, str) or name in ("", "..") or Path(name).name != name or name.startswith("-"):
         raise UserError(f"{path}: {name!r} is not the name of a folder beside this file; {REMEDY}")
     return path.parent / name
@@ -89,7 +89,7 @@ def _unfolded_size(node: Any, sizes: dict[int, float]) -> float:
         return sum(_unfolded_size(part, sizes) for part in node)
     if isinstance(node, yaml.ScalarNode):
         return 1
-    if id(node) not in sizes:  # a node with many aliases is counted once
+    if id(node) not in sizes:  # the size of a node with many aliases is computed once
         sizes[id(node)] = math.inf  # replaced below, unless the node contains itself and has no end
         sizes[id(node)] = 1 + sum(_unfolded_size(part, sizes) for part in node.value)
     return sizes[id(node)]

@@ -26,7 +26,7 @@ ID_NAMES = ("id", "guid", "doc_id", "article_id", "paper_id", "url")
 
 @dataclass(frozen=True)
 class FieldMap:
-    """Arguments of the corpus `Files` that fit a record: names of fields (None if missing), and how lists are read."""
+    """Arguments of the corpus class `Files`: names of fields (None if missing), and what lists mean (see `Fields`)."""
 
     document: str
     summary: str | None
@@ -36,14 +36,14 @@ class FieldMap:
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments that differ from the defaults of `Files`."""
-        defaults = asdict(FieldMap("document", "summary", None))
-        values = asdict(self) | {"id": None if self.id == "id" else self.id}  # None: `id`, if present
+        defaults = asdict(FieldMap("document", "summary", id=None))
+        values = asdict(self) | {"id": None if self.id == "id" else self.id}  # the default None reads `id`, too
         return {name: value for name, value in values.items() if value != defaults[name]}
 
 
 def guess_fields(row: Mapping[str, Any], where: str) -> FieldMap:
-    """Return which fields hold document, reference and id, and how to read lists; a `UserError` if no document."""
-    by_lower_case = {name.lower(): name for name in reversed(list(row))}  # Text and text: the first one counts
+    """Return which fields hold document, reference and id, and what their lists mean; a `UserError` if no document."""
+    by_lower_case = {name.lower(): name for name in reversed(list(row))}  # of Text and text, the first
 
     def first_field(names: Iterable[str]) -> str | None:
         return next((by_lower_case[name] for name in names if name in by_lower_case), None)
@@ -83,18 +83,18 @@ def first_row(path: Path) -> dict[str, Any]:
 
 
 def _is_tokens(value: Any) -> bool:
-    """Return whether a value is a list of lists of tokens, and not of sentences, even of scripts without spaces."""
+    """Return whether a value is a list of lists of tokens rather than sentences, which may have no spaces either."""
     if not isinstance(value, list) or not value or not all(isinstance(item, list) for item in value):
         return False
     tokens = [token for item in value for token in item]
     if not all(isinstance(token, str) and not token.isspace() and " " not in token for token in tokens):
         return False
     has_sentence = any(UNSPACED_ENDS.search(token) and len(length_words(token)) > 1 for token in tokens)
-    return bool(tokens) and not has_sentence and count_words(tokens) <= 4 * len(tokens)  # on average
+    return bool(tokens) and not has_sentence and count_words(tokens) <= 4 * len(tokens)  # average; Chinese: characters
 
 
 def _is_sentences(value: Any) -> bool:
-    """Return whether a value is a list of texts of which at most a fifth seem to have more than one sentence."""
+    """Return whether a value is a list of texts, at most a fifth with ends of sentences (of any language) inside."""
     if not isinstance(value, list) or len(value) < 2 or not all(isinstance(item, str) for item in value):
         return False  # a single text is rather a document than a list of its sentences
     texts = [UNSPACED_ENDS.sub(". ", item).strip() for item in value]  # in Chinese, no space follows a sentence

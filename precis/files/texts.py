@@ -34,7 +34,7 @@ def collect_texts(inputs: list[str], empty: bool = False) -> list[tuple[str, str
     """Return (name or path, text) of standard input, files, the .txt and .html files of folders, or texts themselves.
 
     `inputs` are paths, or texts of more than one word; an empty list, or `-`, stands for standard input. A `UserError`
-    if one is missing or not text, or if it is blank and `empty` is False.
+    if one is missing or not text, or if it is blank, unless `empty` permits blank texts.
     """
     texts = _read_texts(inputs)
     for name, text in texts:

@@ -68,7 +68,7 @@ class WholeCheckpoints(TorchCheckpointIO):
 
 
 def _write(checkpoint: dict[str, Any], path: Path) -> None:
-    """Write a checkpoint to disk; raise the `OSError`, or a signal's error, that torch replaces by `RuntimeError`."""
+    """Write a checkpoint to disk; raise the cause, as a full disk or Ctrl-C, where torch raises a `RuntimeError`."""
     with path.open("wb") as file:
         recording = _ErrorRecordingFile(file)  # keeps the error that torch replaces
         try:
@@ -106,7 +106,7 @@ def resumable(run: Path, write: bool = True) -> Path:
         if problems:
             rank_zero_warn(f"{problems[0]}; continuing from the previous one, {path}")  # last.ckpt is damaged
             if write:
-                (folder / LAST).replace(folder / BROKEN)  # so that it does not replace the intact previous.ckpt
+                (folder / LAST).replace(folder / BROKEN)  # else the next save replaces previous.ckpt by it
         return path
     if problems:
         raise UserError(f"{'; '.join(problems)}; start the run again in another folder")
@@ -138,7 +138,7 @@ def _in_folder(path: str, old: str, new: str) -> str:
     if not path:
         return path
     relative = os.path.relpath(path, old)
-    if relative.split(os.sep)[0] == os.pardir:  # outside `old`, where Lightning must not delete replaced models
+    if relative.split(os.sep)[0] == os.pardir:  # outside `old`: not kept, since Lightning would delete it when replaced
         relative = os.path.basename(path)
     return os.path.join(new, relative)
 
@@ -193,15 +193,15 @@ def source_checkpoint(config: Namespace) -> Path:
     """Return the checkpoint of `--start_from`, and let the data of `config` use the tokenizer of the run it is from."""
     path = Path(config.start_from.replace("{seed}", str(config.seed_everything)))  # {seed}: in sweeps over seeds
     tokenizer = _run_of(path) / "text"
-    if config.data.init_args.get("tokenizer_dir", "") is None and tokenizer.is_dir():  # None: it is not set
+    if config.data.init_args.get("tokenizer_dir", "") is None and tokenizer.is_dir():  # None: unset, "": unknown
         config.data.init_args.tokenizer_dir = tokenizer
     is_resumed = config.resume is True or (config.resume and has_checkpoint(config.run_dir))  # resume: True or "auto"
-    return path if is_resumed else find_start(config)  # `find_start` checks it; a resumed run does not read it
+    return path if is_resumed else find_start(config)  # a resumed run does not read it, so it may be missing
 
 
 def find_start(config: Mapping[str, Any] | Namespace) -> Path:
     """Return the checkpoint of `--start_from`, a file or a run's best one; a `UserError` for another class of model."""
-    path = Path(config["start_from"].replace("{seed}", str(config["seed_everything"])))
+    path = Path(config["start_from"].replace("{seed}", str(config["seed_everything"])))  # {seed}: in sweeps over seeds
     check_same_model("--start_from", path, config["model"]["class_path"])
     if not (path.is_file() if path.suffix == ".ckpt" else path.is_dir()):
         raise UserError(f"{path}: no such checkpoint; --start_from takes one, or the folder of a run")
@@ -226,7 +226,7 @@ def _run_of(path: Path) -> Path:
 
 
 def check_same_model(option: str, path: Path, class_path: str) -> None:
-    """Raise a `UserError` if `path`, the checkpoint or run folder in `option`, has another model than `class_path`."""
+    """Raise a `UserError` if `path`, the checkpoint or run given to `option`, has another model than `class_path`."""
     run = _run_of(path)
     config = read_config(run) if (run / "config.yaml").is_file() else {}  # outside a run folder, nothing is checked
     trained_class = (config.get("model") or {}).get("class_path", "")

@@ -80,8 +80,8 @@ class RunCSVLogger(CSVLogger):
 class MetricsRecord(Callback):
     """Add the number of rows of metrics.csv to each checkpoint.
 
-    Lightning logs the values of a training step after the hook in which its checkpoint is written. These values are
-    stored in the checkpoint and logged when a run is resumed from it.
+    Lightning logs the values of a training step only after the hook in which the checkpoint of that step is written.
+    These values are stored in the checkpoint and logged when a run is resumed from it.
     """
 
     def __init__(self, logger: RunCSVLogger) -> None:

@@ -107,7 +107,7 @@ def load_run(
     if corpus is not None:
         data.corpus = corpus
     text = Path(run) / "text"  # folder of the tokenizer
-    if text.is_dir() or not model.frozen_weights():  # without the folder, `load_tokenizer` raises an error
+    if text.is_dir() or not model.frozen_weights():  # loading raises an error if it should exist, but does not
         data.tokenizer = data.load_tokenizer(text)
     else:  # exported without the frozen encoder and its tokenizer, which are loaded from the hub again
         data.tokenizer = data.tokenizer_type.of_checkpoint(data.checkpoint)
@@ -121,7 +121,7 @@ def load_run(
 
 
 def run_documents(run: Path, split: str, language: str | None = None) -> Dataset:
-    """Return all documents of a split of a run's corpus, with the sentences of `language`, by default the run's."""
+    """Return all documents of a split of a run's corpus, split into sentences by `language`, by default the run's."""
     config = _read_run_config(run)
     if language is not None:
         config["data"]["init_args"]["language"] = language
@@ -131,7 +131,7 @@ def run_documents(run: Path, split: str, language: str | None = None) -> Dataset
 
 
 def _read_run_config(run: Path) -> dict[str, Any]:
-    """Return the config of a summarizer's run, with `init_args` of model and data, and the present path of text/."""
+    """Return the config of a summarizer's run, with `init_args` of model and data, and the tokenizer's present path."""
     config = read_config(run)
     for part in ("model", "data"):
         if not isinstance(config.get(part), dict) or "class_path" not in config[part]:
@@ -139,13 +139,13 @@ def _read_run_config(run: Path) -> dict[str, Any]:
         config[part].setdefault("init_args", {})
     if (Path(run) / "text").is_dir():
         config["data"]["init_args"]["tokenizer_dir"] = str(Path(run) / "text")  # the run may have been moved
-    elif not (Path(run) / EXPORTED).is_file():  # a compact export may lack text/
+    elif not (Path(run) / EXPORTED).is_file():  # an export may lack a tokenizer, which the hub has
         raise UserError(f"{run}: not the run of a summarizer, because it has no folder text; give another run")
     return config
 
 
 def _git(*arguments: str) -> str | None:
-    """Return the output of a git command in the suite's repository; None without git, or without a repository."""
+    """Return the output of a git command in this package's repository; None without git, or without a repository."""
     root = Path(__file__).parents[2]  # the repository, unless the package is installed
     if not (root / ".git").exists():  # git would look for a repository in the parent folders of an installed package
         return None
@@ -159,7 +159,7 @@ def _git(*arguments: str) -> str | None:
 def environment(data: LightningDataModule | None = None) -> dict[str, Any]:
     """Return what environment.json records: versions, git commit, command, machine, digests of the corpus of `data`."""
     corpus = {}
-    for split, documents in getattr(data, "_documents", {}).items():  # splits read so far; not in a user's DataModule
+    for split, documents in getattr(data, "_documents", {}).items():  # splits read so far; a user's class may have none
         corpus[split] = {"documents": len(documents)}
         if isinstance(data, SummarizationData):
             manifest = read_manifest(documents)
@@ -184,7 +184,7 @@ def check_not_removed(run: Path) -> None:
 
 
 class RunRecord(Callback):
-    """Write config.yaml, environment.json and text/ when training starts, and end a run whose folder is removed."""
+    """Write config.yaml, environment.json and tokenizer (text/) at the start; end a run whose folder is removed."""
 
     def __init__(self, run: Path, config: str) -> None:
         self.run = Path(run)

@@ -46,7 +46,7 @@ def read_state(run: Path) -> dict[str, Any]:
 def lock_run(run: Path) -> int:
     """Lock a run folder until this process ends or releases the returned lock; a `UserError` if it is locked."""
     path = Path(run) / LOCK
-    lock = take_lock(path, wait=SLURM_WAIT if "SLURM_JOB_ID" in os.environ else 0)  # a failed node may still have it
+    lock = take_lock(path, wait=SLURM_WAIT if "SLURM_JOB_ID" in os.environ else 0)  # a requeued job's old lock may last
     if lock is None:
         owner = path.read_text(encoding="utf-8").strip() or "another process"  # which has not written its name yet
         raise UserError(f"{run}: {owner} is training this run; wait until it ends, stop it, or pass another --run_dir")

@@ -10,7 +10,7 @@ POINTS = "points.json"
 
 
 def read_described(out: Path) -> dict[str, Any]:
-    """Return points.json, which lists a sweep's points (runs); a `UserError` if invalid, or for a run elsewhere."""
+    """Return points.json, which lists a sweep's points (runs); a `UserError` if invalid, or a run is not beside it."""
     path = Path(out) / POINTS
     if not path.is_file():
         raise UserError(f"{path}: not found; give the folder of a sweep, such as runs/NAME")

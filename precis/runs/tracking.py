@@ -47,7 +47,7 @@ def grouping(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
 def wandb_logger(folder: Path, mode: str, project: str, config: dict[str, Any]) -> WandbLogger:
     """Return the W&B logger of a run; `mode`: online, offline, or auto (online if logged in). Sets `WANDB_DATA_DIR`."""
     online = mode == "online" or (mode == "auto" and logged_in())
-    # Files of artifacts wait for `wandb sync` in the run folder, unless the user has set a folder (read at import).
+    # Files of artifacts wait for `wandb sync` in the run folder, unless the user has set the variable before the start.
     os.environ[DATA_DIR_VARIABLE] = USER_DATA_DIR or str(Path(folder).resolve() / "wandb" / "data")
     logger = WandbLogger(
         project=project, name=Path(folder).resolve().name, id=run_id(folder), save_dir=str(folder),
@@ -60,7 +60,7 @@ def wandb_logger(folder: Path, mode: str, project: str, config: dict[str, Any]) 
 class WandbRecord(Callback):
     """Log to W&B more than the logged values: config, environment, signatures of ROUGE, model, and predictions.
 
-    Model (with `models`) and predictions are artifacts; the first predictions are also a table. The summary of the run
+    Model (with `models`) and predictions are artifacts; the first predictions are also a table. The summary of W&B
     has the validation scores of the best checkpoint (`val/...`) and its step (`best_step`), or the scores of the last
     validation if no checkpoint was selected. Without a logger of W&B, the callback does nothing.
     """
@@ -69,7 +69,7 @@ class WandbRecord(Callback):
         self.run = Path(run)
         self.config = config
         self.models = models
-        self._best_scores: dict[str, Any] = {}  # monitored score of the best checkpoint, and the W&B summary
+        self._best_scores: dict[str, Any] = {}  # `score` of the best checkpoint; `summary`: values for W&B
 
     def _wandb_runs(self, trainer: Trainer) -> list[Any]:
         if not trainer.is_global_zero:

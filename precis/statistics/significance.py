@@ -25,7 +25,7 @@ _POWER = 0.8  # share of repetitions in which a detectable difference is signifi
 
 
 class Difference(NamedTuple):
-    """Difference in the means of two systems by M measures, [M] each; nan for a single document."""
+    """Difference in the means of two systems by M measures, [M] each; for a single document, all but `mean` are nan."""
 
     mean: Array  # mean difference over seeds and documents
     low: Array  # 95 % interval of the difference, the wider one of the two tests
@@ -53,7 +53,7 @@ class _Error(NamedTuple):
 
 
 def system_interval(scores: Array) -> Interval:
-    """Return the means of a system and 95 % intervals over seeds and documents, as of its difference from 0, [M] each.
+    """Return means of a system and 95 % intervals over seeds and documents, as if compared with scores of 0, [M] each.
 
     `scores` are of R runs on N documents under M measures, [R, N, M]; nan leaves a document out of the measure.
     """
@@ -65,9 +65,9 @@ def mean_difference(scores: Array, baseline: Array, fixed: tuple[bool, bool] = (
 
     One test is over seeds and documents, one over seeds alone. The latter is Welch's (1947; recommended for few seeds
     by Colas, Sigaud and Oudeyer 2019), since two systems seldom have the same spread; a permutation test of 3 + 3 runs
-    has 20 arrangements and cannot reach 0.05. Outputs that come from no training, such as a baseline's, have no seed:
-    the other system's means are then tested against their mean by a one-sample t-test. Where a trained system has a
-    single run, or both systems are fixed, there is no test over seeds.
+    has 20 arrangements and cannot reach 0.05. Outputs that come from no training, such as a baseline's, have no seed: a
+    one-sample t-test then compares the means of the other system's runs with the mean of these outputs. Where a trained
+    system has a single run, or both systems are fixed, there is no test over seeds.
 
     Args:
         scores, baseline: scores of R and Q runs on the same N documents under M measures, [R, N, M] and [Q, N, M]; a
@@ -83,7 +83,7 @@ def mean_difference(scores: Array, baseline: Array, fixed: tuple[bool, bool] = (
     tests = [_error_of_sum([*over_seeds, _error_of_mean(by_document)])]  # over seeds and documents: variances add up
     if trained and len(over_seeds) == len(trained):  # each trained system has several runs
         tests.append(_error_of_sum(over_seeds))  # over seeds alone
-    # of both tests: the wider interval, larger p-value and larger detectable difference (half width + error at power)
+    # of both tests: the wider interval, larger p-value and larger detectable difference (half width + power quantile)
     half_width = np.max([test.quantile((1 + LEVEL) / 2) for test in tests], axis=0)
     p = np.max([test.p_value(mean) for test in tests], axis=0)
     detectable = np.max([test.quantile((1 + LEVEL) / 2) + test.quantile(_POWER) for test in tests], axis=0)
@@ -133,4 +133,4 @@ def _error_of_sum(errors: Sequence[_Error]) -> _Error:
     variance = sum(error.variance for error in errors)
     with np.errstate(divide="ignore", invalid="ignore"):  # 0 / 0 for equal scores
         freedom = variance**2 / sum(error.variance**2 / error.freedom for error in errors)
-    return _Error(variance, np.where(variance == 0, 1.0, freedom))  # 1: any valid number, since variance 0 cancels it
+    return _Error(variance, np.where(variance == 0, 1.0, freedom))  # 1: arbitrary, since all quantiles are 0
