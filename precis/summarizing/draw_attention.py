@@ -37,7 +37,7 @@ def draw_attention(run: Path, texts: Sequence[tuple[str, str]], out: Path) -> No
 
 
 def write(model: RSTformer, data, out: Path) -> None:
-    """Write layerN.png, tree.svg and page.html of the only test document; a `UserError` if no discourse unit fits."""
+    """Write layerN.png, tree.svg and page.html of the only test document; a `UserError` if the model reads no EDU."""
     (batch,) = data.test_dataloader()
     (features,) = data.features("test")
     if not features["parse"]:  # key of its discourse parse in the cache; empty for an empty document
@@ -61,19 +61,19 @@ def write(model: RSTformer, data, out: Path) -> None:
     (summary,) = model.summarize(batch)
     tree = draw_svg(parse.best_tree(), [text[start:end] for start, end in parse.edus.tolist()])  # texts of EDUs
     (out / "tree.svg").write_text(tree, encoding="utf-8")
-    macros = template("precis.summarizing", "pages.html").module
+    macros = template("precis.summarizing", "pages.html").module  # below, parse.size: number of all EDUs, read or not
     body = macros.attention(tree, summary.sentences, pictures, parse.size, num_edus, min(num_edus, _MAX_EDUS))
     (out / "page.html").write_text(html_page(features["id"], body), encoding="utf-8")
 
 
 def relations_of(model: RSTformer, layer: int, names: Sequence[str]) -> list[str]:
-    """Return for each of H heads its relations, of R `names`, by descending weight; empty if heads have none."""
+    """Return each head's relations as a text such as "cause, contrast", by descending weight; [] if heads have none."""
     injections = model.network.injections  # modules that add discourse to the attention
     if not len(injections) or model.ablation == "no_labels":  # all heads read the mean over relations
         return []
     injection = injections[layer % len(injections)]  # one for each layer, or one that all layers share
-    weights = injection.fixed_weights if injection.weights is None else injection.weights  # [H, R]; None: fixed ones
-    ranked = torch.argsort(weights, dim=1, descending=True, stable=True).tolist()  # [H, R]
+    weights = injection.fixed_weights if injection.weights is None else injection.weights  # [heads, names]; None: fixed
+    ranked = torch.argsort(weights, dim=1, descending=True, stable=True).tolist()  # [heads, names]
     return [", ".join(names[r] for r in order if head[r] != 0) for head, order in zip(weights, ranked)]  # 0: not read
 
 

@@ -47,7 +47,7 @@ class Generated(NamedTuple):
 
     text: str  # without special tokens
     tokens: int  # number of generated tokens, the end symbol included
-    stopped: bool  # whether it ended because of its maximum length
+    stopped: bool  # whether it has the maximum number of tokens, at which generation stops
 
 
 class Generator:
@@ -72,7 +72,7 @@ class Generator:
     def change(self, settings: Mapping[str, Any]) -> None:
         """Replace settings of the constructor, and undo those of earlier calls; a `UserError` if one is refused."""
         settings = {ALIASES.get(name, name): value for name, value in settings.items()}
-        if self.is_decoder_only:  # `max_length` of a decoder would count the prompt, too
+        if self.is_decoder_only:  # takes `max_length` as `max_new_tokens`: a decoder's would count the prompt, too
             settings = {SAME_LIMIT.get(name, name): value for name, value in settings.items()}
         self.model.generation_config = change_settings(self.card, settings)
 
@@ -114,7 +114,7 @@ class Generator:
         """Return the output in T generated tokens, without the padding after its end symbol."""
         count = next((number for number, token in enumerate(tokens, 1) if token in self.ends), len(tokens))
         text = self.tokenizer.decode(tokens[:count], skip_special_tokens=True).strip()
-        return Generated(text, count, count >= self.max_new_tokens)
+        return Generated(text, count, count >= self.max_new_tokens)  # the last: whether it has the maximum length
 
 
 def change_settings(config: GenerationConfig, settings: Mapping[str, Any]) -> GenerationConfig:
@@ -155,9 +155,9 @@ def _check(settings: Mapping[str, Any]) -> None:
 
 def _solve_conflict(config: GenerationConfig, settings: Mapping[str, Any]) -> None:
     """If minimum and maximum length conflict, change the one not in `settings`; a `UserError` if both are in it."""
-    sets_maximum, sets_minimum = (bool(settings.keys() & set(names)) for names in SAME_LIMIT.items())  # maximum first
+    sets_maximum, sets_minimum = (bool(settings.keys() & set(pair)) for pair in SAME_LIMIT.items())  # pairs: max, min
     minimum, maximum = length_limits(config)  # in generated tokens; a maximum of None is no limit
-    if maximum is None or minimum < maximum:  # not equal: the end symbol needs a position, too
+    if maximum is None or minimum < maximum:  # if they are equal, the end symbol has no position
         return
     if sets_minimum and sets_maximum and minimum > maximum:
         remedy = "lower the minimum, or raise the maximum"

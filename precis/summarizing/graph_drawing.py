@@ -110,10 +110,10 @@ def _arcs(weights: NDArray, x: float) -> list[Curve]:
     for i, j in sorted(pairs, key=lambda pair: strength[pair]):
         share = strength[i, j] / largest
         top, bottom = TOP + ROW * (i + 0.5), TOP + ROW * (j + 0.5)
-        depth = ARCS * (0.15 + 0.85 * ((j - i) / longest) ** 0.5)  # at most ARCS; the root keeps short arcs apart
+        depth = ARCS * (0.15 + 0.85 * ((j - i) / longest) ** 0.5)  # at most ARCS; ** 0.5: short arcs differ more
         tooltip = f"{i + 1} to {j + 1}: {weights[i, j]:.2f}, back: {weights[j, i]:.2f}"
         path = f"M{x} {top}A{depth:.1f} {(bottom - top) / 2:.1f} 0 0 0 {x} {bottom}"  # SVG: M start A radii, flags, end
-        curves.append(("link", path, 0.5 + 4 * share, 0.15 + 0.75 * share, tooltip))  # visible width and opacity
+        curves.append(("link", path, 0.5 + 4 * share, 0.15 + 0.75 * share, tooltip))  # offsets keep weak links visible
     return curves
 
 
@@ -204,7 +204,7 @@ def _text_pictures(options: Namespace) -> list[GraphPicture]:
 
 
 def _run_pictures(options: Namespace) -> list[GraphPicture]:
-    """Return graphs of a run's documents: `options.id`, or else the first ones with predictions, or the very first."""
+    """Return graphs of the documents of a run with `options.id`, by default of the first ones that have predictions."""
     folder = options.run
     data = load_run(folder).data
     if not isinstance(getattr(data, "graph", None), ParagraphGraph):
@@ -215,7 +215,7 @@ def _run_pictures(options: Namespace) -> list[GraphPicture]:
     table = data.documents(options.split)
     index_of_id = {name: index for index, name in enumerate(table["id"])}
     ids = options.id or [name for name in predictions if name in index_of_id][: options.documents]
-    ids = ids or list(index_of_id)[:1]
+    ids = ids or list(index_of_id)[:1]  # without predictions: the first document of the split
     missing = [name for name in ids if name not in index_of_id]
     if missing:
         raise UserError(f"{folder}: no document {missing[0]!r} in its {options.split} split; pass --split")

@@ -46,7 +46,7 @@ class TextBatch(Batch):
 
 @dataclass(frozen=True)
 class TextDocuments:
-    """A corpus in batches of texts, as models without training read it; methods are named as in `SummarizationData`."""
+    """A corpus in batches of untokenized texts for pretrained models and LexRank; methods as in `SummarizationData`."""
 
     corpus: Corpus | None  # the documents, as its split "test"
     cache_dir: str | Path
@@ -114,8 +114,8 @@ class HuggingFaceSummarizer:
         if prompt is None:
             return (prefix if self.options.source_prefix is None else self.options.source_prefix) + "{document}"
         template = prompt if "{document}" in prompt else read_prompt(prompt)  # text of a prompt, or its name or file
-        check_fields(prompt, template, {"document": True, "n": False, "query": False})  # True: has to occur
-        return template
+        check_fields(prompt, template, {"document": True, "n": False, "query": False})  # True: required, False: refused
+        return template  # {n}, a number of words, and {query} have values in `precis baseline chat` alone
 
     def _card_settings(self, task: Mapping[str, Any], model: Any) -> dict[str, Any]:
         """Return generation settings in `task`, the config of "summarization"; adds a length limit if none is set."""
@@ -166,7 +166,7 @@ class HuggingFaceSummarizer:
         replaced = {generation.OTHER_NAME.get(name) for name in settings}
         others = {name: value for name, value in self.options.generation.items() if name not in replaced}
         try:
-            self.generator.change(others | dict(settings))  # `change` drops earlier changes, so options are repeated
+            self.generator.change(others | dict(settings))  # with options again, since `change` undoes earlier calls
             self._check_positions()
             yield
         finally:
@@ -244,10 +244,10 @@ class HuggingFaceSummarizer:
         for answers in self._one_pass([document for document in joined if document.sentences]):
             merged = []
             for second in answers:
-                first = first_pass.pop(second.id)  # counted windows and tokens of the document, not of summaries
+                first = first_pass.pop(second.id)  # counts of the document; `second` counts the joined summaries
                 merged.append(second._replace(windows=first.windows, source_tokens=first.source_tokens))
             yield merged
-        yield list(first_pass.values())  # answers whose windows all had empty summaries
+        yield list(first_pass.values())  # what is left: documents whose windows all had empty summaries
 
     def _one_pass(self, documents: list[Document]) -> Iterator[list[Answer]]:
         """Summarize windows in batches of similar length; yield after each batch the answers that it completes."""
@@ -268,7 +268,7 @@ class HuggingFaceSummarizer:
                         id=documents[number].id, text="\n".join(self._text(output) for output in ordered),
                         windows=len(windows), source_tokens=(sum(map(len, windows)), total),
                         summary_tokens=sum(output.tokens for output in ordered),
-                        stopped=any(map(self._is_cut_off, ordered)),
+                        stopped=any(map(self._is_cut_off, ordered)),  # whether any ended at the maximum length
                     )  # fmt: skip
                     complete.append(answer)
             yield complete

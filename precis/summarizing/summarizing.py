@@ -141,7 +141,7 @@ def _report_unread(data: SummarizationData) -> None:
     """Print on stderr which documents are truncated, and how many of their units (tokens, sentences, ...) are read."""
     if not data.truncation_limits():
         return  # no option limits documents
-    data.truncation[TEST] = []  # prevents the DataModule's report: shares of a corpus say little about a few texts
+    data.truncation[TEST] = []  # any entry prevents the DataModule's report: percentages say little about a few texts
     messages = []
     for document in data.features(TEST).select_columns(["id", TRUNCATION]):
         name, (read, total) = next(iter(document[TRUNCATION].items()))  # such as "source_tokens", (400, 1200)

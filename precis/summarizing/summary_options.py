@@ -66,7 +66,7 @@ class LengthBudget:
             minimum, maximum = model.decoding.min_length, model.decoding.max_length
             names = ("min_length", "max_length")
         maximum = min(maximum, round(TOKENS_PER_WORD * self.words) + 1)  # an estimate; 1 for the end symbol
-        minimum = min(minimum, self.words // 2, maximum - 1)  # half: a summary may end well within the budget
+        minimum = min(minimum, self.words // 2, maximum - 1)  # // 2: more would force summaries to fill the budget
         return dict(zip(names, (minimum, maximum)))
 
     def selection_options(self) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class LengthBudget:
         before = summary.sentences
         summary.sentences = sentences = first_words(before[: self.sentences], limit)  # [: None] is all sentences
         if summary.words is not None:  # tokens of a model that copies; `copied` tells which of them are copies
-            # A word may be several tokens ("mill." is two), so tokens are cut after as many characters (no spaces).
+            # A word may be several tokens ("mill." is two), so keep as many characters (no spaces) as the cut text has.
             characters = sum(len(word) for sentence in sentences for word in sentence.split())
             count = bisect_right(list(accumulate(len(token.strip()) for token in summary.words)), characters)
             summary.words = summary.words[:count]
@@ -100,7 +100,7 @@ class PretrainedOptions:
     Attributes:
         generation: generation settings that replace those of the model's card, such as --generation.num_beams 8.
         source_prefix: text before each document; by default that of the model's task, such as `summarize: ` of T5.
-        prompt: prompt with {document}, the text or a file; by default three sentences for chat models.
+        prompt: prompt with {document}, the text or a file; by default it asks chat models for three sentences.
         max_source: maximum number of input tokens; by default as many as the model takes.
         long_documents: truncate after max_source tokens, summarize windows of whole sentences and join their summaries,
             or summarize the joined summaries again (second_pass).

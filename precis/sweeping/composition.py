@@ -29,7 +29,7 @@ from precis.runs.run_folder import build
 from precis.sweeping.grid import SEED, Point, Sweep, flags, points_of
 from precis.training.training import fit_parser
 
-_FROM_SCRATCH = ("small",)  # encoders without pretrained weights
+_NOT_PRETRAINED = ("small",)  # encoders without pretrained weights
 
 
 def compose(sweep: Sweep) -> list[Point]:
@@ -37,7 +37,7 @@ def compose(sweep: Sweep) -> list[Point]:
     parser = fit_parser()
     defaults = _as_dict(parser, parser.get_defaults())
     by_digest: dict[str, Point] = {}  # composed points by the digest of their config
-    parsed: dict[str, dict[str, Any]] = {}  # config by overrides without the seed: one slow parsing for all seeds
+    parsed: dict[str, dict[str, Any]] = {}  # config by overrides without the seed: seeds share one slow parsing
     for point in points_of(sweep):
         seed = {SEED: point.overrides[SEED]} if sweep.seeds else {}
         without_seed = json.dumps({key: value for key, value in point.overrides.items() if key not in seed})
@@ -48,7 +48,7 @@ def compose(sweep: Sweep) -> list[Point]:
         changed = json.dumps(_without_defaults(config, defaults), sort_keys=True)
         digest = text_digest(changed)[:8]  # 32 bits suffice for the points of a sweep
         if digest in by_digest:
-            earlier = by_digest[digest]  # point with an equal config; its overrides may still differ
+            earlier = by_digest[digest]  # equal config, maybe by other overrides: some may repeat a value of the base
             no_effect = [key for key, value in point.overrides.items() if earlier.overrides.get(key, value) != value]
             why = f" ({', '.join(no_effect)} changes nothing)" if no_effect else ""
             problem = f"the points {earlier.label!r} and {point.label!r} are the same run{why}"
@@ -72,7 +72,7 @@ def _compose_point(parser: ArgumentParser, sweep: Sweep, point: Point) -> dict[s
         config = parser.parse_args(arguments)
         check_permitted_names(config)
         check_written_paths(config, None)  # outputs of the config; None: there is no run folder yet
-        check_linked(arguments, config)  # refuses data options that those of the model replace
+        check_linked(arguments, config)  # refuses options of the data that take their values from the model
         return _as_dict(parser, config)
     except ArgumentError as error:
         raise UserError(f"{sweep.path}: point {point.label!r}: {explain(str(error), 'fit')}") from None
@@ -129,7 +129,7 @@ def _check_config(config: dict[str, Any], checked: set[str]) -> None:
     checked.add(text)
     parser = ArgumentParser(exit_on_error=False)
     parser.add_argument("--callbacks", type=list[Callback] | Callback | None)
-    parser.instantiate_classes(parser.parse_object({"callbacks": callbacks}))  # as model and data below
+    parser.instantiate_classes(parser.parse_object({"callbacks": callbacks}))  # to check that they can be built
     if _is_pretrained(config["model"]):  # checks that the folder exists; loading the weights would take too long
         return
     try:
@@ -158,7 +158,7 @@ def _is_pretrained(model: dict[str, Any]) -> bool:
     """Return whether a model has pretrained parts. Raise `UserError` for a missing folder; warn of a download."""
     values = model.get("init_args") or {}
     names = {key: get_value(values, key) for key in value_checks.PRETRAINED}  # names or folders by option
-    names = {key: name for key, name in names.items() if isinstance(name, str) and name not in _FROM_SCRATCH}
+    names = {key: name for key, name in names.items() if isinstance(name, str) and name not in _NOT_PRETRAINED}
     for key, name in names.items():
         if name == MINILM:
             encoder_path(name)  # raises a `UserError` if the package that has its weights is not installed

@@ -98,7 +98,7 @@ def read_sweep(path: Path) -> Sweep:
 
 
 def _base_path(path: Path, name: str) -> Path:
-    """Return the path of a sweep's base config: beside the sweep file, in the working folder, or in the suite."""
+    """Return the path of a sweep's base config: beside the sweep file, in the working folder, or shipped."""
     for folder in (path.parent, Path()):
         if (folder / name).is_file():
             return Path(os.path.normpath(folder / name))  # without "..", for points.json
@@ -118,15 +118,15 @@ def _parse_point(path: Path, number: int, row: Any) -> tuple[str, dict[str, Any]
 
 def _check_keys(sweep: Sweep) -> None:
     """Raise a `UserError` for a key that a sweep must not set, or sets twice, or a command that cannot follow `fit`."""
-    keys_of_points = set().union(*(overrides for _, overrides in sweep.rows))  # these may also be in `set`
-    places = {"grid": [*sweep.grid], "zip": [*sweep.zipped], "search": [*sweep.search.get("keys", {})]}
-    places["seeds"] = [SEED] if sweep.seeds else []  # `places`: keys by section; none of them may be in `set`
-    varying = [*keys_of_points, *itertools.chain(*places.values())]
+    keys_of_points = set().union(*(overrides for _, overrides in sweep.rows))  # may override `set` (`sweep.fixed`)
+    sections = {"grid": [*sweep.grid], "zip": [*sweep.zipped], "search": [*sweep.search.get("keys", {})]}
+    sections["seeds"] = [SEED] if sweep.seeds else []  # keys by section; none of them may also be in `set`
+    varying = [*keys_of_points, *itertools.chain(*sections.values())]
     for key in [*varying, *sweep.fixed]:
         if key in RESERVED_KEYS:
             raise UserError(f"{sweep.path}: {key} is set by the sweep for each run; leave it out")
-        if key in sweep.fixed and (place := next((name for name, keys in places.items() if key in keys), None)):
-            raise UserError(f"{sweep.path}: {key} is in set and in {place}; keep one of them")
+        if key in sweep.fixed and (section := next((name for name, keys in sections.items() if key in keys), None)):
+            raise UserError(f"{sweep.path}: {key} is in set and in {section}; keep one of them")
         if varying.count(key) > 1:
             raise UserError(f"{sweep.path}: {key} varies in two places; keep one of grid, zip, points, seeds")
     for command in sweep.after:

@@ -69,7 +69,7 @@ class Job:
 
 @dataclass(frozen=True)
 class WorkerJob(Job):
-    """A process that runs trials of a search, in a folder worker-N; it is unfinished again if `trials` increases."""
+    """A process that runs trials of a search, in a folder worker-N; if `trials` grows, a finished one runs again."""
 
     KIND: ClassVar[str] = "worker"
     trials: int = 0
@@ -150,7 +150,7 @@ class Running:
         self.stage = ""
         self.stopping = False  # whether `stop` was called
         self.process: subprocess.Popen  # current command; not set if elsewhere or finished before
-        job.check_links()
+        job.check_links()  # refuses symbolic links that lead out of the sweep folder
         job.folder.mkdir(parents=True, exist_ok=True)
         self.lock = take_lock(job.folder / ".lock")  # file descriptor, which the commands inherit; None if locked
         if self.lock is None:
@@ -170,8 +170,8 @@ class Running:
         with self.job.log.open("a", encoding="utf-8") as log:
             log.write(f"$ {shlex.join(['precis', *arguments])}\n")
             log.flush()  # before the command writes to the file
-            # In a separate session, Ctrl-C only reaches the launcher, which signals its runs once. The command holds
-            # the lock, too, so that a second launch does not start it again if this process is killed.
+            # In a session of its own, the command does not get Ctrl-C twice, from the terminal and from the launcher.
+            # It also holds the lock, so that a second launch does not start it again if this process is killed.
             self.process = subprocess.Popen(
                 [*self.command, *arguments], stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                 env=self.environment, start_new_session=self.own_session, pass_fds=(self.lock,),

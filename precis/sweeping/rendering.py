@@ -29,7 +29,7 @@ _LONGEST_NAME = 50  # Kubernetes appends the index to a job's name, and pod name
 
 
 def render(arguments: list[str]) -> None:
-    """`precis sweep render FILE --template NAME`: write the points of a sweep and a file that starts them elsewhere.
+    """`precis sweep render FILE --template NAME`: write the points of a sweep and a file for another scheduler.
 
     All points are checked as by `precis sweep FILE`, and nothing is started. The file is in the sweep folder, where
     `precis sweep status` shows the points as they finish."""

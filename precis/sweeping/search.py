@@ -123,7 +123,7 @@ def _run_trials(search: "Search", worker: int, received: list[int]) -> None:
         if outcome == "pruned":
             write_state(job.folder, "pruned", read_state(job.folder)["step"])  # instead of finished, as `fit` wrote
         _report(search, number, values)
-    if failures == MAX_FAILURES:  # there are fewer if a signal ended the loop
+    if failures == MAX_FAILURES:  # otherwise, a signal ended the loop
         last = f"{failures} trials failed in a row, the last one is trial {number}: {failure}"
         raise UserError(f"{last}; correct the cause, then start the search again")
 
@@ -162,7 +162,7 @@ def _run(job: Job, received: list[int]) -> str | None:
     else:  # a signal came before the run could start
         return "stopped"
     if run.state == "stopped" or (run.state == "failed" and is_signal_status(run.process.returncode)):
-        return "stopped"  # or a signal ended the run before it reached this worker
+        return "stopped"  # the second case: a signal to the process group ended the run before the worker saw it
     return f"fit failed: {last_line(job.log)}" if run.state == "failed" else None
 
 

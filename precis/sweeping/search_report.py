@@ -22,14 +22,14 @@ STYLES = {"complete": "green", "pruned": "cyan", "interrupted": "yellow", "faile
 
 def trial_rows(search: Search) -> list[dict[str, Any]]:
     """Return a dict for each trial that was started: number, state, score, values of keys, etc., as printed in JSON."""
-    workers = states(search.out, worker_jobs(search.out, 1))  # worker 1, and others with a folder
+    workers = states(search.out, worker_jobs(search.out, 1))  # workers with a folder, and at least worker 1
     active = {worker.job.folder.name for worker in workers if worker.state == "running"}
     described = []
     for trial in search.trials:
         if trial.state == TrialState.WAITING:
             continue  # enqueued but not started
         worker = trial.user_attrs.get("worker")  # its number
-        is_working = is_locked(search.out / f"worker-{worker}" / ".work.lock")  # also of workers started by hand
+        is_working = is_locked(search.out / f"worker-{worker}" / ".work.lock")  # held also by workers started by hand
         unfinished = "running" if f"worker-{worker}" in active or is_working else "interrupted"
         state = STATES.get(trial.state, unfinished)  # `STATES`: of trials that have ended
         score = trial.value if trial.state == TrialState.COMPLETE else None
@@ -69,7 +69,7 @@ def print_search(search: Search, as_json: bool = False) -> None:
     table = Table()
     names = [short_key(key, set(keys)) for key in keys]
     for name in ("trial", "state", search.section["metric"], "validations", *names, ""):  # "": "best" or a failure
-        layout = {"min_width": len("interrupted")} if name == "state" else {"overflow": "fold"}  # no break in a state
+        layout = {"min_width": len("interrupted")} if name == "state" else {"overflow": "fold"}  # the longest state
         table.add_column(name, justify="left" if name in ("state", "") else "right", **layout)
     for trial in trials:
         cells = [str(trial["trial"]), trial["state"], _cell(trial["score"]), str(trial["validations"])]

@@ -223,7 +223,7 @@ def _run_first_task(job: Job, received: list[int]) -> str:
     failed_task = ""  # name of another task that failed, such as rank1
     while run.state == "running":
         if is_signal_status(run.process.poll()):
-            _wait_for_signal(received)  # a signal may have ended the command before it reached this process
+            _wait_for_signal(received)  # if a signal ended the command, it may reach this process later
         if received and not run.stopping:
             run.stop(received[0])
         if not run.stopping and not failed_task:
@@ -271,7 +271,7 @@ def _run_other_task(job: Job, rank: int, received: list[int]) -> str:
                     is_signaled = True
                 time.sleep(0.1)
         if process.returncode:
-            _wait_for_signal(received)  # a signal may have ended the command before it reached this process
+            _wait_for_signal(received)  # if a signal ended the command, it may reach this process later
             if not received:  # the command failed by itself
                 _failure_file(job, rank).touch()  # tells task 0
             return "stopped"

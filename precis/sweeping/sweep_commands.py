@@ -90,7 +90,7 @@ def logs(arguments: list[str]) -> None:
     parser.add_argument("--rank", type=NonNegativeInt, default=0, help="the process whose log is shown")
     options = parser.parse_args(arguments)
     folder = options.folder
-    workers = sweep_folder.worker_jobs(folder, 1) if is_search(folder) else []  # worker 1, and others with a folder
+    workers = sweep_folder.worker_jobs(folder, 1) if is_search(folder) else []  # existing workers, at least worker 1
     points = [*sweep_folder.states(folder), *sweep_folder.states(folder, workers)]  # points or trials, then workers
     for point in _matching(points, options.points, folder):
         path = point.job.log if options.rank == 0 else point.job.folder / f"log.rank{options.rank}.txt"
@@ -106,14 +106,14 @@ def cancel(arguments: list[str]) -> None:
     """`precis sweep cancel FOLDER [POINT ...]`: stop running and waiting points; runs save first, `retry` continues."""
     options = folder_parser("cancel", cancel.__doc__, points=True).parse_args(arguments)
     folder = options.folder
-    jobs = sweep_folder.worker_jobs(folder, 1) if is_search(folder) else None  # worker 1, and others with a folder
+    jobs = sweep_folder.worker_jobs(folder, 1) if is_search(folder) else None  # existing workers, at least worker 1
     points = _matching(sweep_folder.states(folder, jobs), options.points, folder)
     slurm_ids = [point.slurm for point in points if point.slurm and point.state in ("queued", "running")]
     if slurm_ids:
         slurm.cancel(slurm_ids)
         print(f"cancelled {counted(len(slurm_ids), 'job')}")
-    if sweep_folder.read_launch(folder)["launcher"] == "local" and is_locked(folder / sweep_folder.LOCK):  # active
-        path = folder / sweep_folder.LAUNCH
+    if sweep_folder.read_launch(folder)["launcher"] == "local" and is_locked(folder / sweep_folder.LOCK):
+        path = folder / sweep_folder.LAUNCH  # has host and process of the launcher, which holds the lock while it runs
         content = read_json(path, host=str, pid=int)
         host = content["host"]
         process = content["pid"]

@@ -43,7 +43,7 @@ def check_run_dir(environment: Mapping[str, str]) -> None:
 
 def check_tasks(trainer: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> None:
     """Raise a `UserError` if tasks and devices differ: a model would be trained twice, or tasks would wait forever."""
-    environment = os.environ if environment is None else environment  # read late: `datasets` replaces it
+    environment = os.environ if environment is None else environment  # not a default: `Dataset.map` replaces it
     devices = number_of_devices(trainer) or max(1, torch.cuda.device_count())  # None: all GPUs, or the CPU
     nodes = int(trainer.get("num_nodes") or 1)
     if "TORCHELASTIC_RUN_ID" in environment:
@@ -69,7 +69,7 @@ def _compare(key: str, configured: int, num_started: int, description: str) -> N
 
 
 def trainer_plugins(configured: Any) -> list[Any]:
-    """Return the config's plugins, one for atomic checkpoints, and one for SLURM in a SLURM job; each unless given."""
+    """Return the config's plugins; add those for atomic checkpoints and SLURM jobs if it has none of the kind."""
     plugins = configured if isinstance(configured, (list, tuple)) else [configured]
     plugins = [plugin for plugin in plugins if plugin]  # a config without plugins has None
     if not any(isinstance(plugin, CheckpointIO) for plugin in plugins):

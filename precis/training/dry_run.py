@@ -83,7 +83,7 @@ class DryRunReport(Callback):
             "time of a step": f"{step_seconds:.2f} s",
             "training": f"about {format_seconds(steps * step_seconds)}" if isfinite(steps) else "without a limit",
         }
-        if self.seconds["validation"]:  # "at most": batches past `val_summaries` generate nothing and take less time
+        if self.seconds["validation"]:  # "at most": after `val_summaries` documents, batches are not summarized
             batches = limit_batches(len(trainer.datamodule.val_dataloader()), planned.limit_val_batches)
             figures["one validation"] = f"at most {format_seconds(self._typical_seconds('validation') * batches)}"
         return figures

@@ -15,7 +15,7 @@ MAX_WITHOUT_PROGRESS = 3  # requeues in a row without a new checkpoint; after mo
 
 def job_id(environment: Mapping[str, str] | None = None) -> str | None:
     """Return the id of the SLURM job of this process, such as 12, or 12_3 in a job array; None without SLURM."""
-    environment = os.environ if environment is None else environment  # read late: `datasets` replaces `os.environ`
+    environment = os.environ if environment is None else environment  # not a default: `Dataset.map` replaces it
     if array := environment.get("SLURM_ARRAY_JOB_ID"):
         return f"{array}_{environment['SLURM_ARRAY_TASK_ID']}"
     return environment.get("SLURM_JOB_ID")

@@ -33,7 +33,7 @@ from precis.trials.search_folder import is_search, read_search
 
 
 def run_records(start: RunStart, is_summarizer: bool) -> tuple[list[Callback], list[Logger]]:
-    """Return callbacks and loggers that write to the run folder; a discourse parser, for one, is no summarizer."""
+    """Return callbacks and loggers that write to the run folder; some only for summarizers, not discourse parsers."""
     if start.dry_run:
         return [start.dry_run], []  # only the callback that prints the report
     callbacks: list[Callback] = []
@@ -74,7 +74,7 @@ def _training_records(start: RunStart, is_summarizer: bool, logger: RunCSVLogger
 def _graceful_stop(start: RunStart) -> GracefulStop:
     """Return the callback that saves a checkpoint on signals, and requeues a SLURM job unless a sweep does so."""
     folder, config = start.folder, start.config
-    trust = [FLAG] if needs_trust(config) or any(outside_paths(config, folder)) else []  # `fit` demands it again
+    trust = [FLAG] if needs_trust(config) or any(outside_paths(config, folder)) else []  # --trust; `fit` needs it again
     resume = shlex.join(["precis", "fit", "--run", str(folder), *trust])
     in_job = "SLURM_JOB_ID" in os.environ  # then patient: a second SIGTERM, which SLURM may send, is ignored
     on_stop = partial(requeue, folder) if in_job and os.environ.get("PRECIS_REQUEUE") != "off" else None
@@ -87,8 +87,8 @@ def _test_records(start: RunStart) -> list[Callback]:
     folder, command = start.folder, start.command
     corpus = yaml.safe_load(start.record)["data"]["init_args"]["corpus"]
     is_run = (folder / "config.yaml").is_file()
-    run_corpus = read_config(folder)["data"]["init_args"].get("corpus") if is_run else corpus  # else no comparison
-    source = source_name(run_corpus, corpus)  # name of a corpus other than the run's; None for the run's
+    run_corpus = read_config(folder)["data"]["init_args"].get("corpus") if is_run else corpus  # no run: compares equal
+    source = source_name(run_corpus, corpus)  # name of a corpus other than the run's; None otherwise
     path = start.config.out or predictions_path(folder, command, source)
     rank_zero_info(f"predictions: {path}")
     origin = {"command": shlex.join(["precis", *sys.argv[1:]]), "split": SPLITS[command], "corpus": corpus}

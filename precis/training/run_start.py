@@ -50,7 +50,7 @@ class RunStart:
 def start_run(command: str, config: Namespace, dump: Callable[[Namespace], str], locks: ExitStack) -> RunStart:
     """Choose the run folder, check that the command may write to it, and decide whether training is resumed.
 
-    `dump` returns a config as YAML, for `record`; values for this start only, such as `ckpt_path`, are set afterwards.
+    `dump` returns a config as YAML, for `record`, before values for this start only, such as `ckpt_path`, are set.
     `locks` releases the folder's lock. A `UserError` if the folder has a run that is not resumed, or no run to resume,
     or if the config has an output path outside the folder, or names a class that configs must not name.
     """
@@ -64,7 +64,7 @@ def start_run(command: str, config: Namespace, dump: Callable[[Namespace], str],
     if config.checkpoint.monitor == "val/rouge1" and config.model.init_args.get("val_summaries") == 0:
         config.checkpoint.monitor, config.checkpoint.mode = "val/loss", "min"  # there is no ROUGE without summaries
     record = config.clone()
-    record.resume = record.dry_run = False  # a start from config.yaml is meant to be a new run
+    record.resume = record.dry_run = False  # so that a later start from config.yaml trains a new run
     start = RunStart(command, config, folder, not folder.exists(), record=dump(record), locks=locks, source=source)
     _check_command(start)
     if config.checkpoint.dirpath is None:
@@ -89,7 +89,7 @@ def _new_folder(config: Namespace) -> Path:
 
 
 def _check_command(start: RunStart) -> None:
-    """Raise a `UserError` for `--dry-run` outside `fit`, `--out` with `fit` or no .jsonl file, or missing weights."""
+    """Raise a `UserError` for `--dry-run` outside `fit`, `--out` with `fit` or not .jsonl, or missing weights."""
     config, command = start.config, start.command
     if config.dry_run and not start.fitting:
         raise UserError(f"--dry-run: precis {command} does not have this option; leave it out")
@@ -102,7 +102,7 @@ def _check_command(start: RunStart) -> None:
 
 
 def _lock_and_resume(start: RunStart) -> None:
-    """Lock an existing run folder, set `resume` and `ckpt_path`, and delete files of a start without checkpoint."""
+    """Lock an existing run folder; set `resume` and `ckpt_path`; delete files of a start that saved no checkpoint."""
     config, folder = start.config, start.folder
     is_first = rank_zero_only.rank == 0
     if is_first:  # the checks would fail on other ranks, which may already see files that rank 0 has written

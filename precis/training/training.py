@@ -76,7 +76,7 @@ class PrecisCLI(LightningCLI):
         value_checks.check_ranges(config)
         value_checks.check_no_keys(config)  # API keys and passwords, which config.yaml would keep
         check_checkpoint(config)  # refuses one that may run code, unless trusted
-        check_linked(sys.argv[1:] if args is None else args, config)  # refuses data options that the model's replace
+        check_linked(sys.argv[1:] if args is None else args, config)  # refuses options that data take from the model
         path = config.ckpt_path
         if path and Path(path).is_file():  # not "best" or "last", which Lightning resolves
             check_same_model("--ckpt_path", Path(path), config.model.class_path)
@@ -159,13 +159,13 @@ class PrecisCLI(LightningCLI):
             if reason := early_stopping_reason(self.trainer):
                 rank_zero_info(f"training ended early after step {self.trainer.global_step:,}: {reason}")
         except BaseException as end:
-            if state_record.training:  # has begun; before that, state.json keeps the state of an earlier start
+            if state_record.training:  # whether training has started; if not, state.json keeps an earlier start's state
                 stopped = "stopped" if isinstance(end, SystemExit | KeyboardInterrupt) else "failed"
                 state_record.write(self.trainer, "diverged" if isinstance(end, Diverged) else stopped)
             if isinstance(end, SystemExit) and isinstance(end.__context__, KeyboardInterrupt):
                 end.code = 128 + signal.SIGINT  # the status of shells after Ctrl-C; Lightning would exit with 1
             is_connection_lost = isinstance(end, RuntimeError | ConnectionError) and _LOST_CONNECTION.search(str(end))
-            if self.trainer.world_size > 1 and is_connection_lost:  # to another process
+            if self.trainer.world_size > 1 and is_connection_lost:  # another process has ended or cannot be reached
                 raise UserError(lost_process_message(self.trainer, start.folder)) from end
             raise
         finally:
@@ -199,7 +199,7 @@ class _Parsers(PrecisCLI):
 
 def command_line(cli_class: type[PrecisCLI]) -> PrecisCLI:
     """Run LightningCLI with the settings of the suite; it parses `sys.argv` and runs the command."""
-    options = {"allow_abbrev": False, "exit_on_error": False}  # of all parsers, of the command line and of commands
+    options = {"allow_abbrev": False, "exit_on_error": False}  # for the parsers of the command line and of commands
     return cli_class(
         LightningModule,
         LightningDataModule,
