@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from shlex import quote
 from typing import Any
 from unicodedata import normalize
 
@@ -216,7 +217,7 @@ def _add_evaluated(path: Path, records: list[dict[str, Any]], signatures: dict[s
         return signatures
     evaluated = _signatures(scores_file, path)
     if evaluated is None:
-        remedy = f"run `precis evaluate {path}` again"
+        remedy = f"run `precis evaluate {quote(str(path))}` again"
         print(f"{scores_file}: scores of other predictions, ignored; {remedy}", file=sys.stderr)
         return signatures
     by_id = {(record["id"], record.get("system")): record for record in records}

@@ -4,6 +4,7 @@ import csv
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from lightning_fabric.utilities.apply_func import convert_tensors_to_scalars
@@ -63,7 +64,8 @@ class RunCSVLogger(CSVLogger):
             super().save()
         except OSError as error:
             check_not_removed(self.path.parent)  # raises a clearer error if it was removed
-            remedy = f"make room or give permission, then resume the run with `precis fit --run {self.path.parent}`"
+            command = f"precis fit --run {quote(str(self.path.parent))}"
+            remedy = f"make room or give permission, then resume the run with `{command}`"
             raise UserError(f"{self.path}: cannot be written ({error.strerror or error}); {remedy}") from None
 
     def keep_rows_of(self, checkpoint: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from jsonargparse import ArgumentParser
@@ -35,7 +36,7 @@ def runs(arguments: list[str]) -> None:
         raise UserError(f"{folder}: no such folder; give the one that your run folders are in")
     descriptions = [describe_run(run) for run in find_runs(folder)]
     if not descriptions:
-        raise UserError(f"{folder}: no run folder in it; `precis fit --run_dir {folder}/NAME` makes one")
+        raise UserError(f"{folder}: no run folder in it; `precis fit --run_dir {quote(str(folder))}/NAME` makes one")
     if options.json:
         for description in descriptions:
             print(json.dumps(description, ensure_ascii=False))  # on a line of its own

@@ -1,6 +1,7 @@
 """Checked reader of the points of a sweep folder, which may come from somebody else (see SECURITY.md)."""
 
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from datamodules.documents import UserError
@@ -18,7 +19,7 @@ def read_described(out: Path) -> dict[str, Any]:
     types = {"run": str, "label": str, "config": dict}
     for point in content["points"]:
         if not isinstance(point, dict) or any(not isinstance(point.get(key), kind) for key, kind in types.items()):
-            remedy = f"write it again with precis sweep FILE --out {out}"
+            remedy = f"write it again with precis sweep FILE --out {quote(str(out))}"
             raise UserError(f"{path}: a point without label, run or config; {remedy}")
         folder_beside(path, point["run"])  # raises an error for a path elsewhere
     return content

@@ -3,6 +3,7 @@
 import os
 import re
 from pathlib import Path
+from shlex import quote
 
 from jsonargparse import ArgumentParser
 
@@ -23,7 +24,8 @@ def push(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     folder = options.folder
     if not (folder / EXPORTED).is_file():  # the weights
-        raise UserError(f"{folder}: not an exported model; make one with `precis export RUN --out {folder}`")
+        command = f"precis export RUN --out {quote(str(folder))}"
+        raise UserError(f"{folder}: not an exported model; make one with `{command}`")
     if not _NAME.fullmatch(options.repo):
         raise UserError(f"{options.repo}: not a name of the hub; give USER/MODEL")
     import httpx

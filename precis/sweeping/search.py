@@ -10,6 +10,7 @@ import signal
 import time
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -116,7 +117,7 @@ def _run_trials(search: "Search", worker: int, received: list[int]) -> None:
         except UserError as error:  # the config of the trial is invalid
             failure = str(error)
         if failure == "stopped":
-            print(f"trial {number}: stopped; precis sweep retry {search.out} continues it", flush=True)
+            print(f"trial {number}: stopped; precis sweep retry {quote(str(search.out))} continues it", flush=True)
             return
         outcome = search.end(number, failure)  # complete, pruned or failed
         failures = failures + 1 if outcome == "failed" else 0
