@@ -38,7 +38,8 @@ def document_nll(run: Run, split: str) -> tuple[dict[str, float], int]:
     """Return the negative log-likelihood of each document's first reference in nats per token, by document id, and the
     number of tokens of all documents.
 
-    Batches must have one document (see `load`), as a loss is a mean. A `UserError` if the model has no loss term `nll`.
+    Batches must have one document (see `load`), as a loss is a mean. Documents without a reference are left out. A
+    `UserError` if the model has no loss term `nll`, or no document has a reference.
     """
     loader = run.data.val_dataloader() if split == "val" else run.data.test_dataloader()
     values, num_tokens = {}, 0
@@ -46,8 +47,13 @@ def document_nll(run: Run, split: str) -> tuple[dict[str, float], int]:
         terms = run.model.loss_terms(batch)
         if "nll" not in terms:
             raise UserError(f"{type(run.model).__name__} has no likelihood of summaries (loss term nll)")
-        values[batch.ids[0]] = terms["nll"].item()  # the mean over the tokens of the reference
-        num_tokens += batch.target.numel()  # without padding, as the batch has one document
+        if int(batch.target_lengths) > 1:  # else there is no reference: the target is the end symbol alone
+            values[batch.ids[0]] = terms["nll"].item()  # the mean over the tokens of the reference
+            num_tokens += batch.target.numel()  # without padding, as the batch has one document
+    if not values:
+        raise UserError(f"no document of {split} has a reference to compute the likelihood of; name another --split")
+    if missing := len(loader) - len(values):
+        print(f"likelihood: left out {counted(missing, 'document')} of {split} without a reference", file=sys.stderr)
     return values, num_tokens
 
 

@@ -12,14 +12,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import change_config, write
+from conftest import change_config, write, write_lines
 from run_folders import make_run, prediction
 from scipy import stats
 from test_compare import ROUGE, SCORES, rows_of
 
+from datamodules.corpora import Files
 from datamodules.documents import UserError
 from precis.evaluation.compare import LATEX_ESCAPES
-from precis.evaluation.likelihood import compare, main, runs_of
+from precis.evaluation.likelihood import compare, document_nll, main, runs_of
 from precis.runs.run_folder import load_run
 
 HOSTILE = '</script><script>document.title="taken"</script><b id=bold>&amp;'
@@ -151,7 +152,7 @@ def test_csv_has_every_number_and_latex_marks_the_best_mean_and_interprets_no_na
 
 
 @pytest.mark.integration
-def test_each_document_has_the_likelihood_of_its_tokens(trained, tmp_path, capsys):
+def test_each_document_has_the_likelihood_of_its_tokens(trained, tmp_path, capsys, documents):
     out = tmp_path / "nll.json"
     changes = ["--change", "-", "data.max_target=3"]
     assert main([str(trained), str(trained), "--split", "test", "--out", str(out), *changes]) == 0
@@ -169,6 +170,10 @@ def test_each_document_has_the_likelihood_of_its_tokens(trained, tmp_path, capsy
         loss = run.model.loss_terms(batch)["nll"].item()
     assert math.isclose(loss, sum(whole.values()) / len(whole), rel_tol=1e-5)
     assert set(batch.ids) == set(whole) and len(set(whole.values())) > 1
+    rows = [documents[0], {"id": "b", "document": "without a reference"}]
+    corpus = Files(test=str(write_lines(tmp_path / "test.jsonl", rows)))
+    run = load_run(trained, corpus=corpus, eval_batch_size=1, cache_dir=tmp_path)
+    assert document_nll(run, "test")[0] == {rows[0]["id"]: whole[rows[0]["id"]]}
 
 
 def test_the_interval_covers_seeds_that_are_paired_and_the_star_is_after_holms_correction():
