@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from datamodules.batch import Batch
+from datamodules.documents import UserError
 from datamodules.text.language import language_of
 from lightning_modules.decoding.beam_search import Hypotheses, beam_search
 from lightning_modules.decoding.options import DecodingOptions
@@ -100,6 +101,9 @@ class SequenceToSequence(Summarizer):
 
     def generate(self, batch: Batch, options: DecodingOptions) -> Hypotheses:
         """Run beam search, or sampling with `options.sample`, in eval mode, without the tokens that are `forbidden`."""
+        limit = getattr(self.decoder, "max_target", None)  # of a pretrained decoder with absolute positions
+        if limit is not None and options.max_length > limit:
+            raise UserError(f"decoding.max_length is {options.max_length}, the decoder has {limit} positions; lower it")
         with evaluating(self):
             state, memory = self.decoder.begin(*self.encode(batch))  # of generated tokens; of documents
             first = torch.full((batch.batch_size,), self.start, device=next(iter(memory.values())).device)  # [B]

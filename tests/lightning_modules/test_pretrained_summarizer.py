@@ -64,6 +64,21 @@ def test_before_training_it_writes_what_generate_writes(checkpoints, corpus_file
     assert summaries == expected and len({str(summary) for summary in summaries}) > 1
 
 
+@torch.no_grad()
+def test_summaries_longer_than_the_decoder_reads_are_refused(checkpoints, corpus_files, tmp_path):
+    folder = str(checkpoints["bart"])  # it has 64 positions, the first of which is taken by a symbol
+    data = PretrainedSummarizerData(Files(**corpus_files), checkpoint=folder, max_source=64, cache_dir=tmp_path)
+    model = PretrainedSummarizer(CheckpointOptions(folder))
+    model.set_tokenizer(prepared(data).tokenizer)
+    batch = next(iter(data.test_dataloader()))
+    tokens, lengths = model.sample(batch, replace(model.decoding, min_length=62, max_length=63))
+    assert model.log_probs(batch, Samples(tokens, lengths)).isfinite().all() and lengths.max() == 63
+    with pytest.raises(UserError, match="max_length is 64, the decoder has 63 positions"):
+        model.sample(batch, replace(model.decoding, max_length=64))
+    with pytest.raises(ValueError, match="a summary of 64 tokens, 63 positions"):
+        model.log_probs(batch, Samples(tokens[..., [0, *range(63)]], lengths + 1))
+
+
 def test_settings_of_the_card_become_decoding_options(checkpoints):
     settings = card_settings(AutoModelForSeq2SeqLM.from_pretrained(checkpoints["t5"]))
     options = decoding_options(settings)
