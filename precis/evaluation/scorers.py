@@ -113,6 +113,8 @@ def score(predictions: Sequence[Prediction], metrics: Iterable[str], options: Sc
 def _rouge(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
     """Return F1 x 100 by variant of ROUGE; for `rouge_parts` "prf", also precision and recall, as `rouge1_recall`."""
     variants = [variant for variant in options.variants.replace(" ", "").split(",") if variant]
+    if not variants:
+        raise UserError(f"--variants {options.variants!r} names no variant of ROUGE; give rouge1, rouge2, rougeL, ...")
     settings = {name: getattr(options, name) for name in ("stem", "multi_reference", "language", "wordnet")}
     by_document = score_many(*_texts(predictions), variants, num_proc=options.num_proc, **settings)
     parts = {"": "fmeasure"}  # suffix of the measure's name -> attribute of the ROUGE score

@@ -233,6 +233,7 @@ def test_bad_records_and_files_are_named_in_one_line_and_nothing_is_written(tmp_
         (["o.txt", "--references", "latin"], ["latin:2", "not UTF-8 (byte 0xe7)", "iconv"]),
         (["out.jsonl", "--documents", "other.jsonl"], ["out.jsonl:1 (id 'a')", "other.jsonl has no document"]),
         (["out.jsonl", "--metrics", "novelty"], ["novelty cannot be computed", "--documents"]),
+        (["out.jsonl", "--metrics", "rouge", "--variants", ","], ["--variants ','", "names no variant"]),
     ):
         paths = [tmp_path / part if (tmp_path / part).exists() else part for part in arguments]
         done = precis("evaluate", *paths)
