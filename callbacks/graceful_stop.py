@@ -105,7 +105,7 @@ class GracefulStop(Checkpoint):
             raise KeyboardInterrupt
 
     def _listen(self) -> None:
-        """Install the signal handler once; after `on_fit_start`, where Lightning's own for SIGTERM would replace it."""
+        """Install the signal handler once; not in `on_fit_start`, after which Lightning sets its own for SIGTERM."""
         self._process = os.getpid()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             if number not in self._previous_handlers:

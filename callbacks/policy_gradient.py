@@ -13,7 +13,7 @@ STD_OFFSET = 1e-4  # added to standard deviations, as in `trl`, because equal re
 def sentence_numbers(tokens: Tensor, ends: Tensor) -> Tensor:
     """Return the number of sentences ended before each of `tokens`, [..., T]; `ends` [n]: ids of tokens that end one.
 
-    It does not depend on the token itself, so the end symbol of a text counts as another sentence, without words.
+    It does not depend on the token itself, so an end symbol after the end of a sentence counts as another, empty one.
     """
     is_end = torch.isin(tokens, ends).long()                                         # [..., T]
     return is_end.cumsum(-1) - is_end

@@ -26,7 +26,7 @@ class PredictionWriter(Callback):
 
     Args:
         path: output file of `validate`, `test` and `predict`; must end in `.jsonl`.
-        checkpoint: plain values that describe the weights, such as path and step; None to leave out that file.
+        checkpoint: plain values that describe the weights, such as path and step; None to write no file of them.
         source: plain values that describe the documents, such as `split`; written with the mean scores.
     """
 

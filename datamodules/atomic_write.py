@@ -80,7 +80,7 @@ def builders_lock(folder: Path, prefix: str = BUILDING) -> Iterator[None]:
                     shutil.rmtree(leftover, ignore_errors=True)
                 else:
                     leftover.unlink(missing_ok=True)
-        lock_file(descriptor, path, shared=True, wait=math.inf)  # shared; waits while one removes leftovers
+        lock_file(descriptor, path, shared=True, wait=math.inf)  # shared; waits while another removes leftovers
         yield
     finally:
         release_lock(descriptor)

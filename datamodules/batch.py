@@ -65,7 +65,7 @@ class TargetBatch(Batch):
 
     target: Tensor  # the first reference and the end symbol, [B, T]
     target_lengths: Tensor  # number of tokens of each target, [B]
-    target_rows: Tensor  # indices of the N tokens that are not padding in the flattened target, [B T]; [N]
+    target_rows: Tensor  # indices, [N], of the N tokens that are not padding in the flattened target, [B T]
 
 
 @dataclass
@@ -92,7 +92,7 @@ def pair_mask(pairs: Sequence[Sequence[Any]], size: int) -> Tensor:
 
 
 def target_fields(targets: list[list[int]], padding: int) -> dict[str, Tensor]:
-    """Return the fields of `TargetBatch` from ids of summaries; `target_rows`: flat indices other than `padding`."""
+    """Return the fields of `TargetBatch` from the ids of each summary; `padding`: id with which `target` is padded."""
     lengths = torch.tensor([len(target) for target in targets])  # [B]
     target = pad(targets, padding)  # [B, T]
     is_token = torch.arange(target.shape[1]) < lengths[:, None]  # False at padding, [B, T]

@@ -75,7 +75,7 @@ class SequenceToSequence(Summarizer):
         return self.decoder.distribution(*self.encode(batch), self.decoder_inputs(tokens), self.num_outputs)
 
     def loss_terms(self, batch: Batch) -> dict[str, Tensor]:
-        """Return `nll`, and `smoothing` if set: means over tokens (flat index `target_rows`), then over documents."""
+        """Return `nll`, and with label smoothing also `smoothing`: means over each target, then over documents."""
         log_probs, mean_log_probs = self._token_log_probs(batch, batch.target.unsqueeze(1), batch.target_rows)
         terms = {"nll": -self._target_mean(log_probs, batch)}
         if self.label_smoothing:

@@ -18,7 +18,7 @@ CUES = ("marker", "entity", "event", "deverbal", "coreference")
 
 
 class Discourse(ParagraphGraph):
-    """G[i][j] = the discourse relations between paragraphs i and j, divided by those between i and all others.
+    """G[i][j] = number of discourse relations between paragraphs i and j, divided by their sum over all j != i.
 
     A rule-based version of the approximate discourse graph of Christensen et al. 2013, which Li et al. 2020 use. Two
     sentences of different paragraphs are related, with weight 1 for each cue:

@@ -165,8 +165,8 @@ class SegmentationBatch(Batch):
             piece_words.append(torch.where(text.piece_words < 0, text.piece_words, text.piece_words + shift))
         lengths = torch.tensor([length for text in texts for length in text.chains])  # [C]
         position = torch.arange(int(lengths.max()))  # [T]
-        first_word = lengths.cumsum(0) - lengths  # index of the first word of each chain, [C]
-        rows = (first_word[:, None] + position).masked_fill(position >= lengths[:, None], 0)  # indices of words, [C, T]
+        first_word = lengths.cumsum(0) - lengths  # index of the first word of each chain, [C]; `rows` has all words
+        rows = (first_word[:, None] + position).masked_fill(position >= lengths[:, None], 0)  # 0 at padding, [C, T]
         return cls(
             ids=[text.id for text in texts],
             references=[[] for _ in texts],  # none, since a segmenter does not summarize

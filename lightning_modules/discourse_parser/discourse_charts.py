@@ -197,7 +197,7 @@ class ChartReader:
 
         `marginals` are those of `all_marginals`, `spans` P(span is a node), [G, U, U], and `labels` P(class | node) of
         the N `nodes` that are scored one by one, [N, C]. `label_nodes` computes labels of other nodes. A "mass" is
-        P(span is a node) - P(it is a child), times P(label); `span_masses` explains how sums of masses give the LDD.
+        P(node, label) - P(child of a node, its label) of a span; `span_masses` tells how sums of masses give the LDD.
         """
         node_spans = nodes.document, nodes.start, nodes.end                          # [N] each
         has_nodes = torch.zeros_like(spans, dtype=torch.bool)

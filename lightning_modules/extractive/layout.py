@@ -53,7 +53,7 @@ def centralities(vectors: Tensor, prose: Tensor, mask: Tensor) -> Tensor:
 def lead_prior(features: Tensor, vectors: Tensor, mask: Tensor, strength: float) -> Tensor:
     """Return a prior to add to the logits of sentences, [B, L], for documents of genres that training did not have.
 
-    With n sentences of prose, p_i of them before sentence i, it is (the lead counts less in documents of n > 30)
+    With n sentences of prose (the lead counts less if there are more than 30), p_i of them before sentence i, it is
 
         cos(e_i, topic) - strength log(1 + p_i) min(1, 30 / n).
 

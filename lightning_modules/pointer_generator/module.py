@@ -76,7 +76,7 @@ class PointerGenerator(CopyingSummarizer):
         """Restore `coverage_gate` (0 before `CoverageAnnealing` turns coverage on, then 1) when a run continues.
 
         A run that starts from another run's weights keeps the gate that its arguments set. If the other model had no
-        coverage, its weight w_c keeps its initial values: the paper adds coverage to a trained model (section 4).
+        coverage, w_c, by which attention reads it, is as initialized: the paper adds it to a trained model (section 4).
         """
         if checkpoint.get("start") and self.has_coverage:  # set by `StartFrom`: the weights are those of another run
             w_c = self.network.attention.coverage.detach()

@@ -159,7 +159,7 @@ def export(arguments: list[str]) -> None:
     add("--compact", type=bool, default=False, help=compact_help)
     options = parser.parse_args(arguments)
     out = options.out
-    if out.is_dir() and not any(out.iterdir()) and not out.samefile("."):  # no system removes the working folder
+    if out.is_dir() and not any(out.iterdir()) and not out.samefile("."):  # paths refer to the working folder
         out.rmdir()  # an empty folder: `appearing_folder` creates it once its content is complete
     if out.exists():
         raise UserError(f"{out}: not empty, or the working folder; choose another folder")

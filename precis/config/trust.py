@@ -140,7 +140,7 @@ def check_commands(commands: Sequence[str], source: str) -> None:
         dotted = {part for word in words for part in re.split(r"[=,\s\[\]'\"]+", word) if _DOTTED_NAME.fullmatch(part)}
         names = {name for name in dotted if not name.endswith(_FILE_SUFFIXES)} | names_on_command_line(words)
         for name in sorted(names):
-            if not name.startswith(_PREFIXES) or not is_permitted_class(object_named(name)):  # the latter imports it
+            if not name.startswith(_PREFIXES) or not is_permitted_class(object_named(name)):  # imports only `_PREFIXES`
                 refused.append(name)
         if refused:
             allowed = f"only the classes of configs, {', '.join(_COMMANDS_OF_SWEEPS)}, and outputs in {_RUN}"

@@ -54,7 +54,7 @@ def _parse_options() -> ArgumentParser:  # the argument parser of `precis parse`
     add_corpus_arguments(parser, on_bad_record="skip")
     add("--out", type=Path | None, default=None, help="folder of parses, created if needed")
     add("--parser", type=str, default="default", help=PARSER_HELP)
-    add("--rows", type=Literal["side", "nucleus"], default="side", help="EDUs counted on a nucleus side: all or nuclei")
+    add("--rows", type=Literal["side", "nucleus"], default="side", help="EDUs with probability: a whole side or nuclei")
     add("--band", type=PositiveInt, default=128, help="maximum distance in EDUs of stored relations")
     add("--split", type=str | None, default=None, help="split of the corpus; all splits by default")
     add("--batch_size", type=PositiveInt, default=16, help="maximum number of documents in a batch")

@@ -204,7 +204,7 @@ def _text_pictures(options: Namespace) -> list[GraphPicture]:
 
 
 def _run_pictures(options: Namespace) -> list[GraphPicture]:
-    """Return graphs of the documents of a run with `options.id`, by default of the first ones that have predictions."""
+    """Return graphs of the documents `options.id` of a run, by default of the first ones that have predictions."""
     folder = options.run
     data = load_run(folder).data
     if not isinstance(getattr(data, "graph", None), ParagraphGraph):

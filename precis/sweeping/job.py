@@ -42,7 +42,7 @@ class Job:
         for command in self.after:
             words = [word.replace("{run}", str(self.folder)) for word in shlex.split(command)]
             if "{run}" not in command:
-                options = [] if words[0] == "report" else ["--run"]  # `precis report` takes the run without an option
+                options = [] if words[:1] == ["report"] else ["--run"]  # `precis report` takes the run by position
                 words[1:1] = [*options, str(self.folder)]  # after the name of the command
             stages.append((command, words))
         return stages

@@ -38,7 +38,7 @@ class _Reading:
         if self.sentence_start is not None:
             self.sentences.append((self.sentence_start, len(self.text)))
         self.sentence_start = None
-        self.last_in_range = 0  # the last word of a range of words, such as 3-4
+        self.last_in_range = 0  # a range of words, such as 3-4, ends with its sentence
 
 
 def read(text: str, name: str) -> list[TreebankDocument]:
