@@ -47,7 +47,11 @@ def show(result: Mapping[str, Any], console: Console) -> None:
         print(describe_lead(result["lead1"]))
     files = result["files"]  # `precis compare` reads only JSON Lines, with one system per file
     if all(file.endswith(".jsonl") for file in files) and len(result["systems"]) in (0, len(files)):
-        print(f"next: {shlex.join(['precis', 'compare', *files, '--html', 'page.html'])}")
+        means = {score["measure"]: score["mean"] for score in result["scores"]}
+        metric = []
+        if not {"rouge1", "rouge2", "rougeLsum"} <= means.keys():  # the default of `precis compare`
+            metric = ["--metric", ",".join(name for name, mean in means.items() if mean is not None)]
+        print(f"next: {shlex.join(['precis', 'compare', *files, *metric, '--html', 'page.html'])}")
 
 
 def _table(title: str, *columns: str) -> Table:

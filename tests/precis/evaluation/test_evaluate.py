@@ -156,6 +156,10 @@ def test_omitted_metrics_have_reasons_and_each_file_is_a_system(tmp_path, precis
     out = precis("evaluate", *files, "--metrics", "rouge,length", "--resamples", 50).out
     assert re.findall(r"^\S first(\d+) ", out, re.M) == ["99", "20", "12", "5"]  # by ROUGE
     assert "not recorded" not in precis("compare", *files, "--metric=rouge1", "--json").succeeded().out
+    assert f"next: precis compare {files[0]} {files[1]} {files[2]} {files[3]} --html page.html" in out
+    done = precis("evaluate", files[0], "--metrics", "length", "--resamples", 50)
+    following = done.out.partition("next: precis ")[2].split()
+    precis(*following[:-1], tmp_path / "page.html").succeeded()
     files = [write_lines(tmp_path / f"M{size}.jsonl", records()[:size]) for size in (5, 4)]
     note = "means are over different documents: of 5 documents, M4 4"
     assert evaluated(*files, "--metrics", "length")["notes"] == [note]
