@@ -39,7 +39,9 @@ def collect_texts(inputs: list[str], empty: bool = False) -> list[tuple[str, str
     texts = _read_texts(inputs)
     for name, text in texts:
         if not empty and is_blank(text):
-            raise UserError(f"{name}: there is no text in it; leave it out, or give one with words")
+            is_folder = len(inputs) == 1 and os.path.isdir(inputs[0])  # its ids are names of files, without the folder
+            where = os.path.join(inputs[0], name) if is_folder else name
+            raise UserError(f"{where}: there is no text in it; leave it out, or give one with words")
     return texts
 
 

@@ -151,6 +151,8 @@ def test_show_draws_a_tree_an_image_and_a_heat_map(precis, tmp_path, texts, monk
     assert "Sí." in precis("parse", "--show", *OURS).out
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b" ")))
     precis("parse", "--show", *OURS).refused("there is no text in it")
+    blank = write_lines(svg.parent / "blank" / "a.txt", [])
+    precis("parse", "--show", *OURS, blank.parent).refused(f"{blank}: there is no text in it")
 
     parse = made_up_parse(ParseRequest.of(made_up_document(3, sentences=5)), half_width=3)
     dense = torch.full((10, 10), float("nan"))  # sums over relations
