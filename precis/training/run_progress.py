@@ -110,7 +110,8 @@ def conclude_training(trainer: Trainer, start: RunStart) -> None:
         conclusions.append(f"best validation {beside_lead(float(score), lead)}")
     elif score is not None:
         conclusions.append(f"best {checkpoints.monitor} {float(score):.4g}")
-    _print_conclusion("; ".join(conclusions), ["precis", "test", "--run", str(start.folder)])
+    command = "test" if _has_test_split(data) else "validate"
+    _print_conclusion("; ".join(conclusions), ["precis", command, "--run", str(start.folder)])
 
 
 def _num_validated(trainer: Trainer) -> int:
@@ -131,10 +132,16 @@ def conclude_scoring(trainer: Trainer, start: RunStart) -> None:
     if rouge1 is None:  # the documents have no references
         return
     next_commands = {"validate": ["precis", "test", "--run", start.folder], "test": ["precis", "report", start.folder]}
+    if not _has_test_split(trainer.datamodule):
+        next_commands["validate"] = ["precis", "compare", start.folder]
     # Predictions of another corpus, or in a file of --out, are not in the place where these commands look.
     is_default = writer.path.name in ("predictions.jsonl", "predictions.val.jsonl")
     command = next_commands[start.command] if is_default else ["precis", "evaluate", writer.path]
     _print_conclusion(f"{results['split']}: {beside_lead(rouge1, results.get('lead1'))}", list(map(str, command)))
+
+
+def _has_test_split(data: Any) -> bool:
+    return not isinstance(data, SummarizationData) or "test" in data.corpus.splits()
 
 
 def _print_conclusion(conclusion: str, command: list[str]) -> None:

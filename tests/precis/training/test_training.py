@@ -145,6 +145,10 @@ def test_lines_and_steps_without_a_terminal_end_with_lead_1(
     assert recorded in precis("compare", run).out
     (run / "results.json").write_text(json.dumps(results | {"language": "de"}), encoding="utf-8")
     assert "lead-1" not in precis("evaluate", predictions, "--metrics", "rouge").out  # of another language
+    change_config(run / "config.yaml", {"data.init_args.corpus.init_args.test": None})
+    for command, following in ("validate", f"compare {run}"), ("fit", f"validate --run {run}"):
+        precis(command, "--run", run).succeeded()
+        assert f"next: precis {following}" in caplog.text
 
 
 def test_a_dry_run_reports_shapes_and_steps_and_writes_nothing(tiny_config, run_folder, tmp_path, precis, monkeypatch):
