@@ -157,6 +157,8 @@ def test_omitted_metrics_have_reasons_and_each_file_is_a_system(tmp_path, precis
     assert re.findall(r"^\S first(\d+) ", out, re.M) == ["99", "20", "12", "5"]  # by ROUGE
     assert "not recorded" not in precis("compare", *files, "--metric=rouge1", "--json").succeeded().out
     assert f"next: precis compare {files[0]} {files[1]} {files[2]} {files[3]} --html page.html" in out
+    [note] = evaluated(files[0], "--metrics", "length")["notes"]
+    assert note.startswith(f"{files[0].with_suffix('.scores.jsonl')} no longer has rouge1, rouge2, rougeL")
     done = precis("evaluate", files[0], "--metrics", "length", "--resamples", 50)
     following = done.out.partition("next: precis ")[2].split()
     precis(*following[:-1], tmp_path / "page.html").succeeded()
