@@ -53,7 +53,7 @@ class PretrainedEncoderDecoder(nn.Module):
         positions = self._positions("decoder")
         return None if positions is None else positions - self.prefix_length
 
-    def _positions(self, part: str) -> int | None:
+    def _positions(self, part: str) -> int | None:  # of "encoder" or "decoder"; None if they are relative
         names = (f"max_{part}_position_embeddings", "max_position_embeddings")  # LED's and BART's, for example
         limits = (getattr(self.model.config, name, None) for name in names)
         return next((limit for limit in limits if limit), None)
@@ -89,8 +89,8 @@ class PretrainedEncoderDecoder(nn.Module):
     def _logits(self, states: Tensor, mask: Tensor, inputs: Tensor) -> Tensor:
         """Return the logits after all decoder inputs [B, K, T], or [B, T] if K = 1, flattened to [B K T, V]."""
         if self.max_target is not None and inputs.shape[-1] > self.max_target:
-            limit = f"{self.max_target} positions in the decoder: lower max_target"
-            raise ValueError(f"a summary of {inputs.shape[-1]} tokens, {limit}")
+            limit = f"the decoder has {self.max_target} positions; lower max_target"
+            raise ValueError(f"a summary has {inputs.shape[-1]} tokens, but {limit}")
         inputs = inputs.flatten(0, -2)                                                       # [B K, T]
         states = self._repeat_unless_shared(states, len(inputs) // len(states))
         inputs = F.pad(inputs, (self.prefix_length, 0), value=self.model.config.decoder_start_token_id)

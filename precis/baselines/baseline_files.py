@@ -6,7 +6,6 @@ import shlex
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
@@ -114,7 +113,7 @@ def write_predictions(
 def written_line(system: str, count: int, path: Path, language: str) -> str:
     """Return the last line of a baseline's output: how many summaries are in which file, and how to score them."""
     option = "" if language == "en" else f" --language {language}"
-    command = f"precis evaluate {quote(str(path))}{option}"
+    command = f"precis evaluate {shlex.quote(str(path))}{option}"
     return f"{system}: {counted(count, 'summary')} in {path}; score them with {command}"
 
 

@@ -15,13 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datamodules.documents import UserError
-from datamodules.text.hashing import file_digest
 from datamodules.text.language import length_words
 from datamodules.text.lines import counted, load_json
 from lightning_modules.metrics.novelty import repeated_ngrams
 from precis.config.run_config import format_value, read_config, short_key
 from precis.evaluation.prediction_fields import SentenceCutter
-from precis.evaluation.predictions import read_predictions, scores_path
+from precis.evaluation.predictions import read_predictions, scores_path, signatures_of
 from precis.evaluation.scorers import ScoreOptions, score
 from precis.files.data_files import read_json
 from precis.files.nested_values import leaves
@@ -187,7 +186,7 @@ def _read_run(path: Path, label: str, split: str, language: str | None) -> RunRe
     config = read_config(folder) if is_of_run else {}
     environment = folder / "environment.json"
     records = read_rows(predictions)
-    signatures = _signatures(scores=predictions, predictions=predictions) or {}  # of scores in the predictions' records
+    signatures = signatures_of(scores=predictions, predictions=predictions) or {}  # of recorded scores
     signatures = _add_evaluated(predictions, records, signatures)  # adds scores of `precis evaluate` to `records`
     if language is not None:
         signatures |= _add_rouge(predictions, records, language)
@@ -203,19 +202,12 @@ def _read_run(path: Path, label: str, split: str, language: str | None) -> RunRe
     )  # fmt: skip
 
 
-def _signatures(scores: Path, predictions: Path) -> dict[str, str] | None:
-    """Return the signatures of a file of scores by measure; None if they are not about these predictions."""
-    path = scores.with_suffix(".signatures.json")
-    signatures = read_json(path) if path.is_file() else {}  # with the digest of the scored predictions as `sha256`
-    return signatures if signatures.pop("sha256", None) == file_digest(predictions) else None
-
-
 def _add_evaluated(path: Path, records: list[dict[str, Any]], signatures: dict[str, str]) -> dict[str, str]:
     """Add scores by `precis evaluate` to those in `records`, whose `signatures` are given; return all signatures."""
     scores_file = scores_path(path)
     if not scores_file.is_file():
         return signatures
-    evaluated = _signatures(scores_file, path)
+    evaluated = signatures_of(scores_file, path)
     if evaluated is None:
         remedy = f"run `precis evaluate {quote(str(path))}` again"
         print(f"{scores_file}: scores of other predictions, ignored; {remedy}", file=sys.stderr)

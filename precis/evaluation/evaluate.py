@@ -22,7 +22,6 @@ from precis.evaluation.evaluate_tables import show
 from precis.evaluation.prediction_fields import FieldNames, SentenceCutter, Splitter
 from precis.evaluation.predictions import Prediction
 from precis.evaluation.scorers import METRICS, CorpusScore, ScoreOptions, Scores, is_plug_in, lacking, score
-from precis.files.data_files import read_json
 from precis.runs.prediction_files import recorded_results
 from precis.statistics import statistics
 
@@ -36,7 +35,7 @@ def evaluate(arguments: list[str]) -> None:
     """
     options = _parser().parse_args(arguments)
     targets = _targets(options)  # checked before scoring, which may take an hour
-    earlier = {target: _scored_measures(target) for target in targets.values()}
+    earlier = {target: output_files.signatures_of(target, path) or {} for path, target in targets.items()}
     digests = {path: file_digest(path) for path in targets}  # before reading: a file may change during an hour
     by_file = {path: _read(options, path) for path in targets}
     predictions = _name_systems(by_file) if len(by_file) > 1 else list(*by_file.values())  # of the only file
@@ -55,8 +54,8 @@ def evaluate(arguments: list[str]) -> None:
         "lead1": _lead(predictions, targets, score_options),  # ROUGE of first sentences
         "notes": [uneven] if uneven else [],
     }
-    for target, measures in earlier.items():
-        if dropped := ", ".join(sorted(measures - evaluated.scores.keys())):
+    for target, recorded in earlier.items():
+        if dropped := ", ".join(sorted(recorded.keys() - evaluated.scores.keys())):
             results["notes"].append(f"{target} no longer has {dropped}; give all --metrics at once, or another --out")
     start = 0  # index of the file's first output in `predictions`
     for path, file_predictions in by_file.items():
@@ -100,12 +99,6 @@ def _targets(options: Namespace) -> dict[Path, Path]:
         if not os.access(target.parent, os.W_OK):
             raise UserError(f"{target}: cannot be written there; choose another file with --out")
     return targets
-
-
-def _scored_measures(target: Path) -> set[str]:
-    """Return the measures in a file of scores that will be replaced, by its signatures; empty without such a file."""
-    path = target.with_suffix(".signatures.json")
-    return read_json(path).keys() - {"sha256"} if path.is_file() else set()
 
 
 def _name_systems(by_file: Mapping[Path, Sequence[Prediction]]) -> list[Prediction]:

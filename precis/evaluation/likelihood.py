@@ -35,8 +35,7 @@ from precis.statistics.significance import format_p, paired_difference, signific
 
 @torch.inference_mode()
 def document_nll(run: Run, split: str) -> tuple[dict[str, float], int]:
-    """Return the negative log-likelihood of each document's first reference in nats per token, by document id, and the
-    number of tokens of all documents.
+    """Return the negative log-likelihood of first references, nats per token by document id, and their total tokens.
 
     Batches must have one document (see `load`), as a loss is a mean. Documents without a reference are left out. A
     `UserError` if the model has no loss term `nll`, or no document has a reference.
@@ -47,7 +46,7 @@ def document_nll(run: Run, split: str) -> tuple[dict[str, float], int]:
         terms = run.model.loss_terms(batch)
         if "nll" not in terms:
             raise UserError(f"{type(run.model).__name__} has no likelihood of summaries (loss term nll)")
-        if int(batch.target_lengths) > 1:  # else there is no reference: the target is the end symbol alone
+        if any(batch.references[0]):  # else the target is the end symbol alone
             values[batch.ids[0]] = terms["nll"].item()  # the mean over the tokens of the reference
             num_tokens += batch.target.numel()  # without padding, as the batch has one document
     if not values:

@@ -7,10 +7,12 @@ from typing import Any, Literal
 
 from datamodules.corpora.readers import read_rows
 from datamodules.documents import BadRecord, UserError
+from datamodules.text.hashing import file_digest
 from datamodules.text.language import Language
 from datamodules.text.lines import counted
 from precis.evaluation import prediction_fields
 from precis.evaluation.prediction_fields import FieldNames, Row, SentenceCutter, bad_record
+from precis.files.data_files import read_json
 from precis.files.texts import is_records
 
 
@@ -101,6 +103,13 @@ def _by_id(predictions: list[Prediction], values: Mapping[str, Any], where: str)
 def scores_path(path: Path) -> Path:
     """Return the file of scores of outputs: `p.scores.jsonl` for `p.jsonl`, `p.csv.scores.jsonl` for `p.csv`."""
     return path.with_name(f"{path.name.removesuffix('.jsonl')}.scores.jsonl")
+
+
+def signatures_of(scores: Path, predictions: Path) -> dict[str, str] | None:
+    """Return the signatures of a file of scores by measure; None if they are not about these predictions."""
+    path = scores.with_suffix(".signatures.json")
+    signatures = read_json(path) if path.is_file() else {}  # with the digest of the scored predictions as `sha256`
+    return signatures if signatures.pop("sha256", None) == file_digest(predictions) else None
 
 
 def _read_lines(path: Path) -> list[str]:

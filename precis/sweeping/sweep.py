@@ -177,8 +177,7 @@ def _run_here(out: Path, jobs: Sequence[Job], slots: int) -> None:
     """Run jobs on this machine, `slots` at a time, and print the best point at the end, unless it is a search."""
     lock = take_lock(out / sweep_folder.LOCK)  # while held, `status` shows points that have not started as waiting
     if lock is None:
-        status = f"precis sweep status {shlex.quote(str(out))}"
-        raise UserError(f"{out}: another launcher is running this sweep; {status} shows it")
+        raise sweep_folder.launched_elsewhere(out)
     try:
         sweep_folder.write_launch(out, "local", {}, pid=os.getpid())  # {}: no SLURM ids; pid: for `cancel`
         launch(jobs, slots)

@@ -67,11 +67,16 @@ def jobs_of(sweep: Sweep, points: list[Point], out: Path) -> list[Job]:
     return [Job(point.label, out / point.name, point.config, tuple(sweep.after)) for point in points]
 
 
+def launched_elsewhere(out: Path) -> UserError:
+    """Return the error for a sweep folder whose lock another launcher holds."""
+    status = f"precis sweep status {shlex.quote(str(out))}"
+    return UserError(f"{out}: another launcher is running this sweep; {status} shows it")
+
+
 def record(sweep: Sweep, points: list[Point], out: Path) -> None:
     """Write sweep.yaml, a copy of the sweep file, and points.json with its points."""
     if is_locked(out / LOCK):  # its launcher would go on with points that are no longer in points.json
-        status = f"precis sweep status {shlex.quote(str(out))}"
-        raise UserError(f"{out}: another launcher is running this sweep; {status} shows it")
+        raise launched_elsewhere(out)
     out.mkdir(parents=True, exist_ok=True)
     write_points(sweep, out, points)
     atomic_write(out / "sweep.yaml", sweep.path.read_text(encoding="utf-8"))

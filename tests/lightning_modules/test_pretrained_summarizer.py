@@ -75,7 +75,7 @@ def test_summaries_longer_than_the_decoder_reads_are_refused(checkpoints, corpus
     assert model.log_probs(batch, Samples(tokens, lengths)).isfinite().all() and lengths.max() == 63
     with pytest.raises(UserError, match="max_length is 64, the decoder has 63 positions"):
         model.sample(batch, replace(model.decoding, max_length=64))
-    with pytest.raises(ValueError, match="a summary of 64 tokens, 63 positions"):
+    with pytest.raises(ValueError, match="a summary has 64 tokens, but the decoder has 63 positions"):
         model.log_probs(batch, Samples(tokens[..., [0, *range(63)]], lengths + 1))
 
 
