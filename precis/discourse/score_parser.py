@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from jsonargparse import Namespace
 from pytorch_lightning import LightningModule
@@ -28,7 +27,7 @@ from lightning_modules.discourse_parser.right_branching import Label, right_bran
 from lightning_modules.metrics.parseval import LEVELS, parseval_counts, parseval_scores
 from precis.config.parsers import PARSERS, load_parser
 from precis.files.templates import template
-from precis.statistics.statistics import LEVEL, RESAMPLES, Interval, resampled_sums
+from precis.statistics.statistics import LEVEL, RESAMPLES, Interval, percentile_bounds, resampled_sums
 
 BASELINE = "right-branching"
 VARIANTS = {"original": "original Parseval", "rst": "RST-Parseval"}
@@ -165,13 +164,8 @@ def intervals(sums: Tensor, score: Callable[[Tensor], Tensor], resamples: int = 
     """
     sums = sums.double()
     samples = torch.from_numpy(resampled_sums(sums.numpy(), resamples))  # sums of each sample, [resamples, K]
-    sample_scores = score(samples).numpy()  # [resamples, M]
-    results = []
-    for value, samples_of_score in zip(score(sums.sum(0)).tolist(), sample_scores.T):
-        defined = samples_of_score[~np.isnan(samples_of_score)]
-        bounds = np.quantile(defined, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) if defined.size else [np.nan] * 2
-        results.append(Interval(value, *map(float, bounds)))
-    return results
+    bounds = percentile_bounds(score(samples).numpy())  # [2, M]
+    return [Interval(*values) for values in zip(score(sums.sum(0)).tolist(), *bounds.tolist())]
 
 
 def parseval(

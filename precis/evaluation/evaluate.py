@@ -243,8 +243,8 @@ def corpus_interval(corpus: CorpusScore, documents: Sequence[int], resamples: in
     """Return a corpus-level score of documents (indices), such as BLEU, with its percentile bootstrap interval."""
     counts = corpus.statistics[documents]  # such as of matching n-grams, [N documents, number of counts]
     scores = [corpus.score(sums) for sums in statistics.resampled_sums(counts, resamples, seed).tolist()]
-    low, high = np.quantile(scores, [(1 - statistics.LEVEL) / 2, (1 + statistics.LEVEL) / 2])
-    return statistics.Interval(corpus.score(counts.sum(0).tolist()), float(low), float(high))
+    (low,), (high,) = statistics.percentile_bounds(np.array([scores]).T).tolist()
+    return statistics.Interval(corpus.score(counts.sum(0).tolist()), low, high)
 
 
 def document_rows(predictions: Sequence[Prediction], values: Mapping[str, statistics.Array]) -> list[dict[str, Any]]:

@@ -31,19 +31,19 @@ def bootstrap_interval(scores: ArrayLike, resamples: int = RESAMPLES, seed: int 
         scores: scores of N documents, [N], or by M measures, [N, M]; all measures use the same resamples. Missing
             scores are NaN and left out of means.
     """
-    table, is_single = _as_table(scores)  # [N, M], with M = 1 for the scores [N] of a single measure
-    means = resampled_means(table, resamples, seed)  # [resamples, M]
-    low, high = (quantiles(means, share) for share in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
-    results = (column_means(table), low, high)  # [M] each
-    return Interval(*(result[0].item() if is_single else result for result in results))  # floats for scores [N]
+    table = np.asarray(scores, dtype=np.float64)
+    if table.ndim not in (1, 2) or not len(table):
+        raise ValueError(f"scores have shape [documents] or [documents, measures]; got {list(table.shape)}")
+    if table.ndim == 1:  # the scores of a single measure: floats
+        return Interval(*(values.item() for values in bootstrap_interval(table[:, None], resamples, seed)))
+    return Interval(column_means(table), *percentile_bounds(resampled_means(table, resamples, seed)))  # [M] each
 
 
-def resampled_means(scores: ArrayLike, resamples: int = RESAMPLES, seed: int = 0) -> Array:
+def resampled_means(table: Array, resamples: int = RESAMPLES, seed: int = 0) -> Array:
     """Return the means of bootstrap samples of N documents with M scores each, [N, M] -> [resamples, M].
 
     Missing scores (NaN) are left out of means; the mean of a sample without any score is NaN.
     """
-    table, _ = _as_table(scores)  # [N, 1] for the scores of a single measure
     present = ~np.isnan(table)
     if present.all():
         return resampled_sums(table, resamples, seed) / len(table)
@@ -52,14 +52,13 @@ def resampled_means(scores: ArrayLike, resamples: int = RESAMPLES, seed: int = 0
     return np.divide(totals, counts, out=np.full_like(totals, np.nan), where=counts > 0)
 
 
-def resampled_sums(columns: ArrayLike, resamples: int = RESAMPLES, seed: int = 0) -> Array:
+def resampled_sums(table: Array, resamples: int = RESAMPLES, seed: int = 0) -> Array:
     """Return sums over bootstrap samples of N documents with M values each, [N, M] -> [resamples, M].
 
     The same N and seed draw the same documents. Corpus-level scores, such as BLEU, are functions of such sums.
     """
     if resamples < 1:
         raise ValueError(f"at least one resample is needed; got {resamples}")
-    table, _ = _as_table(columns)  # [N, M]
     documents = len(table)
     rng = np.random.default_rng(seed)
     block = max(1, _BLOCK // documents)  # resamples at a time: at most `_BLOCK` draws, or one resample
@@ -79,10 +78,11 @@ def column_means(table: Array) -> Array:
     return np.divide(np.nansum(table, 0), counts, out=np.full(table.shape[1], np.nan), where=counts > 0)
 
 
-def quantiles(means: Array, share: float) -> Array:
-    """Return the quantile at `share` of each column, [N, M] -> [M], leaving out NaN; NaN for a column of NaN only."""
-    columns = [column[~np.isnan(column)] for column in means.T]
-    return np.array([np.quantile(column, share) if column.size else np.nan for column in columns])
+def percentile_bounds(samples: Array) -> Array:
+    """Return lower and upper bounds of M scores from bootstrap samples, [resamples, M] -> [2, M], leaving out NaN."""
+    columns = [column[~np.isnan(column)] for column in samples.T]
+    shares = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
+    return np.array([np.quantile(column, shares) if column.size else [np.nan] * 2 for column in columns]).T
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -103,11 +103,3 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def number_or_none(value: float) -> float | None:
     """Return a Python float; None for NaN, which JSON cannot represent."""
     return None if np.isnan(value) else float(value)
-
-
-def _as_table(scores: ArrayLike) -> tuple[Array, bool]:
-    """Return scores of N documents by M measures as [N, M], with M = 1 for scores [N]; and whether they were [N]."""
-    table = np.asarray(scores, dtype=np.float64)
-    if table.ndim not in (1, 2) or not len(table):
-        raise ValueError(f"scores have shape [documents] or [documents, measures]; got {list(table.shape)}")
-    return (table[:, None], True) if table.ndim == 1 else (table, False)
