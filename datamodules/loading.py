@@ -4,9 +4,10 @@ import json
 import os
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from time import perf_counter
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
@@ -29,6 +30,7 @@ def at_least(minimum: int, **values: int | None) -> None:
             raise ValueError(f"data.{name} must be at least {minimum}, got {value}")
 
 
+@dataclass(eq=False)
 class BatchSampler(Sampler[list[int]]):
     """Batches of documents of similar length, in an order that is a pure function of seed and epoch.
 
@@ -38,39 +40,29 @@ class BatchSampler(Sampler[list[int]]):
     shuffled. Nothing is dropped: one global batch may be smaller, and the ranks' shares of it differ by at most one
     document. In training, where every rank takes part in every step, `weights` compensates for unequal shares, and a
     rank without a share repeats a document with weight 0.
-
-    Args:
-        lengths: lengths of the documents, by which they are sorted.
-        batch_size: number of documents per rank and batch.
-        pool: number of global batches that are sorted together; 0 for no sorting.
-        repeats: number of times each batch is delivered in training, for several updates on it. All batches of an
-            optimizer step, `accumulated` in number, are delivered before they are repeated.
     """
 
-    def __init__(
-        self,
-        lengths: Sequence[int],
-        batch_size: int,
-        shuffle: bool,  # in training only
-        seed: int = 0,  # the order depends on it and the epoch
-        pool: int = 50,
-        num_replicas: int = 1,
-        rank: int = 0,
-        repeats: int = 1,
-    ) -> None:
-        self.repeats = repeats
-        self.accumulated = 1  # batches per optimizer step, set by `ResumableLoader`
-        self.lengths = lengths
-        self.batch_size = batch_size
-        self.shuffle = shuffle
-        self.seed = seed
-        self.pool = pool
-        self.num_replicas = num_replicas
-        self.rank = rank
-        self.epoch = 0
-        self.repeats_order = False  # whether all epochs have the order of epoch 0, set by `ResumableLoader`
-        self.start = 0  # batches to leave out of the next iteration, set by `ResumableLoader` on resuming
-        self.sampler = self  # Lightning calls `set_epoch` of the attribute `sampler` of a batch sampler
+    lengths: Sequence[int]  # lengths of the documents, by which they are sorted
+    batch_size: int  # number of documents per rank and batch
+    shuffle: bool  # in training only
+    seed: int = 0  # the order depends on it and the epoch
+    pool: int = 50  # number of global batches that are sorted together; 0 for no sorting
+    num_replicas: int = 1
+    rank: int = 0
+    # number of times each batch is delivered in training, for several updates on it; all batches of an optimizer step,
+    # `accumulated` in number, are delivered before they are repeated
+    repeats: int = 1
+    accumulated: int = field(default=1, init=False)  # batches per optimizer step, set by `ResumableLoader`
+    epoch: int = field(default=0, init=False)
+    # both set by `ResumableLoader`: whether all epochs have the order of epoch 0, and how many batches to leave out of
+    # the next iteration, on resuming
+    repeats_order: bool = field(default=False, init=False)
+    start: int = field(default=0, init=False)
+
+    @property
+    def sampler(self) -> Self:
+        """The sampler itself: Lightning calls `set_epoch` of the attribute `sampler` of a batch sampler."""
+        return self
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch, which determines the order."""
@@ -240,9 +232,9 @@ class ResumableLoader:
         weights["weight"] = self.batch_sampler.weights()
         self.delivered = self.batch_sampler.start = self._resumed_batches()
         for batch in self.loader:
-            for field, batch_weights in weights.items():
+            for name, batch_weights in weights.items():
                 if batch_weights[self.delivered] != 1:  # 1 is the default of both fields
-                    setattr(batch, field, batch_weights[self.delivered])
+                    setattr(batch, name, batch_weights[self.delivered])
             self.delivered += 1  # before `yield`, so that a checkpoint during the step counts this batch as processed
             yield batch
 
