@@ -60,21 +60,16 @@ class Endpoint:
     """A chat model by options of `add_endpoint_arguments`; a `UserError` for an invalid address, or without openai."""
 
     def __init__(self, options: Namespace) -> None:
+        self.options = options
         self.base_url = options.base_url
-        self.model = options.model
         self.request = {"temperature": 0, "max_tokens": options.max_tokens} | options.request  # 0: no random sampling
-        self.timeout = options.timeout
-        self.retries = options.retries
-        self.concurrency = options.concurrency
-        self.max_failures = options.max_failures
-        self.key_variable = options.key_variable
         self.has_warned = False  # whether `_warn_slow` has told the user that requests are repeated
-        self.key = os.environ.get(self.key_variable, "").strip()  # a key from a file may end in a line break
+        self.key = os.environ.get(self.options.key_variable, "").strip()  # a key from a file may end in a line break
         address = urlsplit(self.base_url)
         if address.scheme not in ("http", "https") or not address.hostname:
             raise UserError(f"--base_url {self.base_url}: not an address; give one such as http://localhost:8000/v1")
         if address.username or address.password or address.query:
-            raise UserError(f"--base_url: an address must not contain keys; set {self.key_variable} instead")
+            raise UserError(f"--base_url: an address must not contain keys; set {self.options.key_variable} instead")
         try:
             import openai  # noqa: F401  # an extra, and slow to import
         except ImportError:
@@ -123,13 +118,13 @@ class Endpoint:
                     done(prompt_id, await self._ask(client, prompt))
                 except RequestFailed as error:
                     failures[prompt_id] = str(error)
-                    if len(failures) >= self.max_failures:
+                    if len(failures) >= self.options.max_failures:
                         remedy = "answers so far are kept: correct this, and run the command again"
                         failed = counted(len(failures), "request")
                         raise UserError(f"{failed} failed, the last: {error}; {remedy}") from None
 
         async with self._client() as client, asyncio.TaskGroup() as group:
-            for _ in range(self.concurrency):
+            for _ in range(self.options.concurrency):
                 group.create_task(work())
         return failures
 
@@ -140,8 +135,8 @@ class Endpoint:
         return openai.AsyncOpenAI(
             api_key=self.key or "none",  # local servers need none
             base_url=self.base_url,
-            max_retries=self.retries,
-            timeout=self.timeout,
+            max_retries=self.options.retries,
+            timeout=self.options.timeout,
             default_headers={"Accept-Encoding": "identity"},  # a compressed body may unpack to any size
             http_client=openai.DefaultAsyncHttpxClient(event_hooks={"response": [self._read_body]}),  # limits the size
         )
@@ -154,7 +149,7 @@ class Endpoint:
             raise RequestFailed(f"the response is compressed ({encoding}), which was not asked for")
         body = bytearray()
         try:
-            async with asyncio.timeout(self.timeout):
+            async with asyncio.timeout(self.options.timeout):
                 async for part in response.aiter_bytes():
                     body += part
                     if len(body) > LONGEST_BODY:
@@ -163,7 +158,7 @@ class Endpoint:
             if response.is_success:
                 _read_reply(response.text, attempts=1)  # raises `BadReply` where the client can repeat the request
         except TimeoutError:
-            raise httpx.ReadError(f"no answer in {self.timeout:g} seconds") from None
+            raise httpx.ReadError(f"no answer in {self.options.timeout:g} seconds") from None
         except BadReply as error:
             raise httpx.ReadError(str(error)) from None
 
@@ -173,14 +168,14 @@ class Endpoint:
 
         messages = [{"role": "user", "content": prompt}]
         request = {name: value for name, value in self.request.items() if value is not None}  # null leaves a field out
-        attempts = f"({counted(self.retries + 1, 'attempt')})"  # for messages
-        slow_warning = asyncio.get_running_loop().call_later(self.timeout, self._warn_slow)  # canceled below
+        attempts = f"({counted(self.options.retries + 1, 'attempt')})"  # for messages
+        slow_warning = asyncio.get_running_loop().call_later(self.options.timeout, self._warn_slow)  # canceled below
         try:
             create = client.chat.completions.with_raw_response.create  # the raw response counts retries
-            response = await create(model=self.model, messages=messages, extra_body=request)
+            response = await create(model=self.options.model, messages=messages, extra_body=request)
             return _read_reply(self._redact(response.http_response.text), response.retries_taken + 1)
         except openai.APITimeoutError:
-            raise RequestFailed(f"no answer in {self.timeout:g} seconds {attempts}; {SLOW_REMEDY}") from None
+            raise RequestFailed(f"no answer in {self.options.timeout:g} seconds {attempts}; {SLOW_REMEDY}") from None
         except openai.APIConnectionError as error:
             reason = self._redact(" ".join(str(error.__cause__ or error).split()))
             if type(error.__cause__).__name__ != "ConnectError":  # by name: of httpx or httpx2
@@ -193,11 +188,11 @@ class Endpoint:
             if error.code == "content_filter":
                 return Reply("", "content_filter", refusal=reason, prompt_tokens=None, answer_tokens=None, attempts=1)
             if error.status_code in (401, 403):
-                remedy = f"set the key of this server in {self.key_variable}"
+                remedy = f"set the key of this server in {self.options.key_variable}"
                 raise UserError(f"{self.base_url}: {reason}; {remedy}") from None
             if error.status_code == 404:
                 remedy = "check --model and --base_url (.../v1)"
-                raise UserError(f"{self.base_url}, model {self.model}: {reason}; {remedy}") from None
+                raise UserError(f"{self.base_url}, model {self.options.model}: {reason}; {remedy}") from None
             if "context" in message.lower():  # as llama.cpp, vLLM and OpenAI call it
                 reason += "; give the server a longer context, or shorter documents (--max_words of a chat baseline)"
             raise RequestFailed(reason) from None
@@ -206,9 +201,10 @@ class Endpoint:
 
     def _warn_slow(self) -> None:
         """Warn once that requests are repeated, which takes long if a server also finishes those that were given up."""
-        if self.retries and not self.has_warned:
+        if self.options.retries and not self.has_warned:
             self.has_warned = True
-            print(f"{self.base_url}: no answer in {self.timeout:g} seconds, retrying; {SLOW_REMEDY}", file=sys.stderr)
+            problem = f"no answer in {self.options.timeout:g} seconds, retrying"
+            print(f"{self.base_url}: {problem}; {SLOW_REMEDY}", file=sys.stderr)
 
     def _redact(self, text: str) -> str:
         """Replace the API key, which servers repeat in errors, in a text; short placeholders such as EMPTY stay."""
