@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from pytorch_lightning.utilities import rank_zero_info
@@ -12,10 +12,10 @@ from torch import Tensor
 from datamodules.batch import TargetBatch, on_host, pad, target_fields
 from datamodules.corpora.corpus import Corpus, as_document
 from datamodules.discourse import ablations
-from datamodules.discourse.ablations import OtherDiscourse, ParserDiscourse
+from datamodules.discourse.ablations import Ablation, OtherDiscourse, ParserDiscourse
 from datamodules.discourse.cache import ParseCache, ShardWriter
 from datamodules.discourse.distributions import Rows, resize
-from datamodules.discourse.parses import DiscourseParse, ParseRequest, align
+from datamodules.discourse.parses import DiscourseParse, ParseRequest, align, reach_by_document
 from datamodules.documents import Document, UserError
 from datamodules.loading import at_least
 from datamodules.parsing import NeedsParser, Parser, key_of, parse_missing
@@ -25,24 +25,11 @@ from datamodules.text.subword_tokenizer import SubwordTokenizer
 from datamodules.tokenizer_data import TokenizerData
 from datamodules.truncation import TRUNCATION, count_source, sentences_read, text_limits, truncate_target
 
-Ablation = Literal["none", "wac", "ria", "permuted", "other", "no_labels", "one_best", "no_discourse"]
 _ABLATIONS = {"one_best": ablations.OneBestDiscourse, "ria": ablations.RandomDiscourse}
 _ABLATIONS |= {"permuted": ablations.PermutedDiscourse}
 _BAND = 128  # half-width of the LDD of a parser named by a string: the default of `precis parse --band`
 _OTHERS = 64  # number of training documents from which the ablation `other` takes discourse
 _OTHERS_FOLDER = "other_documents"  # folder of their parses, next to the tokenizer of a run
-
-
-def reach(token_edu: Tensor, window: int) -> int:
-    """Return the largest distance, in EDUs, between two of S tokens of a document that attend to each other.
-
-    A token attends to `window` tokens on each side. `token_edu` is the index of the EDU (elementary discourse unit) of
-    each token, in the order of the text, -1 for none, [S].
-    """
-    highest = token_edu.cummax(0).values  # [S]; tokens in no EDU (-1) count as part of the EDU before them
-    last = (torch.arange(len(token_edu)) + window).clamp(max=len(token_edu) - 1)  # last token of each window, [S]
-    distances = (highest[last] - token_edu)[token_edu >= 0]  # from each token to the last EDU that its window reaches
-    return int(distances.max()) if len(distances) else 0
 
 
 @dataclass
@@ -223,7 +210,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         for row in features.select(long).with_format("torch", columns=["starts", "ends"], output_all_columns=True):
             parse = self.cache.get(row["parse"], row["id"])
             edus = align(torch.stack([row["starts"], row["ends"]], 1), parse.edus)  # EDU of each token, by offsets, [S]
-            if (distance := reach(edus, window)) > widest:
+            if (distance := int(reach_by_document(edus.unsqueeze(0), window))) > widest:
                 widest, widest_id = distance, row["id"]
         return widest, widest_id
 

@@ -12,6 +12,7 @@ All are functions of a seed and the text of the document, identical in every epo
 
 import hashlib
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ from datamodules.discourse.distributions import band_gamma, decode, encode, insi
 from datamodules.discourse.parses import DiscourseParse
 from datamodules.documents import UserError
 
+Ablation = Literal["none", "wac", "ria", "permuted", "other", "no_labels", "one_best", "no_discourse"]
 _CANDIDATES = 8  # documents of similar length, from which `other` chooses
 
 

@@ -214,3 +214,18 @@ def align(offsets: Tensor, edus: Tensor) -> Tensor:
     candidate = index.clamp(max=len(edus) - 1)  # index is E for tokens after the last EDU
     overlaps = (index < len(edus)) & (edu_start[candidate] < end) & (start < end)
     return torch.where(overlaps, candidate, -1)
+
+
+def reach_by_document(token_edu: Tensor, window: int) -> Tensor:
+    """Return the largest distance, in EDUs, between two tokens of a document that attend to each other, for each, [B].
+
+    A token attends to `window` tokens on each side. `token_edu` is the index of the EDU (elementary discourse unit) of
+    each token, in the order of the text, -1 for none, [B, T].
+    """
+    length = token_edu.shape[1]
+    if not length:
+        return token_edu.new_zeros(len(token_edu))
+    highest = token_edu.cummax(1).values  # [B, T]; tokens in no EDU (-1) count as part of the EDU before them
+    last = (torch.arange(length, device=token_edu.device) + window).clamp(max=length - 1)  # of each window, [T]
+    # to the last EDU that a window reaches; the first one need not be checked, as it occurs with both tokens exchanged
+    return (highest[:, last] - token_edu).masked_fill(token_edu < 0, 0).amax(1)

@@ -25,8 +25,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask
 
+from datamodules.discourse.ablations import Ablation
+from datamodules.discourse.parses import reach_by_document
+
 Injection = Literal["product", "one_plus", "log_bias", "bias"]
-Ablation = Literal["none", "wac", "ria", "permuted", "other", "no_labels", "one_best", "no_discourse"]
 Operation = Literal["scale", "shift", "replace"]
 
 _EPS = 1e-3  # epsilon of `log_bias`, which keeps log(eps + p) finite at p = 0
@@ -99,26 +101,6 @@ def global_groups(is_global: Tensor) -> list[tuple[Tensor, Tensor]]:
             documents = (counts == count).nonzero().flatten()                         # [N]
             groups.append((documents, is_global[documents].nonzero()[:, 1].view(-1, count)))
     return groups
-
-
-def reach_by_document(token_edu: Tensor, window: int) -> Tensor:
-    """Return the largest distance, in EDUs, between a query and a key in its window, for each document, [B].
-
-    A window has `window` tokens to each side. `token_edu` is the EDU (elementary discourse unit) of each token, -1 for
-    none, [B, T]. Maxima over windows are computed from maxima over shorter ones, in O(T log window).
-    """
-    if not token_edu.shape[1]:
-        return token_edu.new_zeros(len(token_edu))
-    side = min(window, token_edu.shape[1] - 1)
-    highest = nn.functional.pad(token_edu, (side, side), value=-1)  # highest EDU of each run of `span` tokens
-    span = 1
-    while 2 * span <= 2 * side + 1:
-        highest = torch.maximum(highest[:, :-span], highest[:, span:])  # of runs twice as long
-        span *= 2
-    offset = 2 * side + 1 - span  # a window is the union of two runs, which begin this far apart
-    highest = torch.maximum(highest[:, : highest.shape[1] - offset], highest[:, offset:])  # [B, T]
-    # lower EDUs need no check: a pair whose key is in the lower EDU also occurs with query and key exchanged
-    return (highest - token_edu).masked_fill(token_edu < 0, 0).amax(1)
 
 
 def check_band(token_edu: Tensor, window: int, band: Tensor, ids: Sequence[str] = ()) -> None:
