@@ -91,7 +91,4 @@ def multiplies_bfloat16(device: str = "cpu") -> bool:
     """Return whether a type of device has instructions for matrix products in bfloat16 (AVX-512, GPUs since Ampere)."""
     if device == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
-    if device != "cpu":  # such as "mps"
-        return False
-    capabilities = getattr(torch.cpu, "get_capabilities", dict)()  # older versions of PyTorch have no such function
-    return bool(capabilities.get("avx512_bf16"))
+    return device == "cpu" and bool(torch.cpu.get_capabilities().get("avx512_bf16"))  # False for "mps"
