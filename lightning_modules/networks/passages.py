@@ -102,10 +102,9 @@ class Reader(nn.Module):
     def export(self, folder: Path, tokenizer: Any) -> dict[str, str]:
         """Write a pretrained encoder and tokenizer to `folder`/encoder; return {option to load them: path in `folder`}.
 
-        For an encoder from scratch nothing is written and {} returned, and likewise for the encoder of an
-        encoder-decoder, which cannot be saved without its decoder.
+        For an encoder from scratch nothing is written and {} returned.
         """
-        if isinstance(self.model, ScratchEncoder) or self.model.config.is_encoder_decoder:
+        if isinstance(self.model, ScratchEncoder):
             return {}
         from lightning_modules.networks.pretrained import save_pretrained  # takes seconds to load
 

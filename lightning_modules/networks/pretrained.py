@@ -166,8 +166,13 @@ def _cache_of(tensors: State) -> DynamicCache:
 
 
 def save_pretrained(folder: Path, model: PreTrainedModel, tokenizer: Any) -> None:
-    """Save a model and the suite's tokenizer (its `backend` is of the package tokenizers) as Hugging Face does."""
-    model.save_pretrained(folder)
+    """Save a model and the suite's tokenizer (its `backend` is of the package tokenizers) as Hugging Face does.
+
+    The encoder of an encoder-decoder is saved as a part of it: `AutoModel` loads it with a new, random decoder.
+    """
+    state = model.state_dict()
+    is_part = model.config.is_encoder_decoder and not any("decoder." in name for name in state)
+    model.save_pretrained(folder, state_dict={f"encoder.{name}": state[name] for name in state} if is_part else None)
     ids = {"bos_token": tokenizer.start, "pad_token": tokenizer.pad, "eos_token": tokenizer.stop}
     symbols = {name: tokenizer.backend.id_to_token(token_id) for name, token_id in ids.items()}
     PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend, **symbols).save_pretrained(folder)
