@@ -29,15 +29,16 @@ def insert_adapters(model: nn.Module, rank: int, alpha: float, targets: str = QU
     inject_adapter_in_model(config, model)
 
 
-def merged(model: nn.Module) -> nn.Module:
-    """Return a copy of a model with adapters added to the weights that they change; the model itself if it has none."""
+def merged(model: nn.Module, with_changes: bool = True) -> nn.Module:
+    """Return a copy of a model with the changes of its adapters added, or left out; the model itself if it has none."""
     names = [name for name, layer in model.named_modules() if hasattr(layer, "lora_A")]  # layers with an adapter
     if not names:
         return model
     model = copy.deepcopy(model)
     for name in names:
         layer = model.get_submodule(name)
-        layer.merge()
+        if with_changes:
+            layer.merge()
         model.set_submodule(name, layer.get_base_layer())  # the linear layer, without the adapter around it
     return model
 

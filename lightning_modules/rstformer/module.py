@@ -14,6 +14,7 @@ from datamodules.documents import UserError
 from datamodules.rstformer import RSTformerBatch
 from datamodules.text.subword_tokenizer import SubwordTokenizer
 from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.networks.adapters import merged
 from lightning_modules.networks.pretrained import PretrainedEncoderDecoder, save_pretrained
 from lightning_modules.rstformer.from_scratch import led_from_scratch
 from lightning_modules.rstformer.injection import DiscourseInjection, head_relations
@@ -132,16 +133,17 @@ class RSTformer(SequenceToSequence):
     def export(self, folder: Path) -> dict[str, str]:
         """Save the LED and its tokenizer in the format of Hugging Face, without the parameters of discourse.
 
-        Returns the exported model's option `encoder.checkpoint`, a path relative to `folder`; nothing for a model from
-        scratch. A `ValueError` if there is no tokenizer yet, or the model has adapters.
+        Returns the exported model's option `encoder.checkpoint`, a path relative to `folder`: `led`, the pretrained LED
+        alone, for a model with adapters; nothing for a model from scratch. A `ValueError` if there is no tokenizer yet.
         """
-        if self.network.adapters is not None:
-            problem = "an update that depends on the document cannot be merged into the weights of a LED"
-            raise ValueError(f"{problem}; the model cannot be exported")
         if self.tokenizer is None:
             raise ValueError("there is no tokenizer to export: call set_tokenizer, or train first")
-        save_pretrained(folder, self.network.led, self.tokenizer)
-        return {} if self.checkpoint is None else {"encoder.checkpoint": "."}  # the folder itself
+        has_adapters = self.network.adapters is not None
+        if has_adapters and self.checkpoint is None:
+            raise ValueError("an update that depends on the document cannot be merged into the weights of a LED")
+        place = "led" if has_adapters else "."  # the folder itself
+        save_pretrained(folder / place, merged(self.network.led, with_changes=False), self.tokenizer)
+        return {} if self.checkpoint is None else {"encoder.checkpoint": place}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore as `Summarizer` does; the callback `StartFrom` may also load a model without discourse.

@@ -117,12 +117,14 @@ def test_a_compact_export_leaves_out_a_named_encoder_and_its_tokenizer(corpus_fi
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("name", ["pegasus", "rstformer"])
-def test_a_pretrained_encoder_decoder_is_a_model_of_transformers(name, corpus_files, tmp_path, precis):
+@pytest.mark.parametrize(("name", "lora_rank"), [("pegasus", 0), ("rstformer", 0), ("rstformer", 2)])
+def test_a_pretrained_encoder_decoder_is_a_model_of_transformers(name, lora_rank, corpus_files, tmp_path, precis):
+    if lora_rank:
+        pytest.importorskip("peft", reason="needs the extra lora")
     kind, base, more = "Pegasus", tmp_path / "base", {}
     sizes = {"max_position_embeddings": 64, "decoder_start_token_id": 1, "forced_eos_token_id": None}
     if name == "rstformer":
-        kind, more = "LED", {"model_heads": 2, "model_relation_frequency": None}
+        kind, more = "LED", {"model_heads": 2, "model_relation_frequency": None, "model_lora_rank": lora_rank}
         sizes = {"attention_window": [16], "max_encoder_position_embeddings": 64, "decoder_start_token_id": 2}
         sizes |= {"max_decoder_position_embeddings": 48, "num_hidden_layers": 1}
     more |= dict.fromkeys(("model_checkpoint", "data_checkpoint"), pretrained(base, corpus_files, kind, **sizes))
@@ -131,8 +133,10 @@ def test_a_pretrained_encoder_decoder_is_a_model_of_transformers(name, corpus_fi
     expected, network = records(run), api.load(run).model.network
     shutil.rmtree(base)
     assert records(exported) == expected
-    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(exported).state_dict()
+    place = exported / "led" if lora_rank else exported
+    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(place).state_dict()
     ours = (network.model if name == "pegasus" else network.led).state_dict()
+    ours = {key.replace(".base_layer.", "."): ours[key] for key in ours if ".lora_" not in key}
     assert theirs.keys() == ours.keys() and all(torch.equal(theirs[key], ours[key]) for key in theirs)
 
 
