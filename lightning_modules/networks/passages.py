@@ -119,7 +119,9 @@ class Reader(nn.Module):
         type_ids = {"token_type_ids": segments} if has_segments else {}
         from lightning_modules.networks.pretrained_attention import prepared_mask  # transformers takes seconds to load
 
-        mask = prepared_mask(self.model.config, mask, ids.shape[1], self.model.dtype)
+        # the encoder of LED takes a mask [B, T] alone, unlike its decoder
+        is_led = self.model.config.model_type == "led"
+        mask = mask.long() if is_led else prepared_mask(self.model.config, mask, ids.shape[1], self.model.dtype)
         return self.model(input_ids=ids, attention_mask=mask, **type_ids).last_hidden_state
 
     def encode_passages(

@@ -218,7 +218,8 @@ class TextEncoder(WindowedEncoder):
 
 def max_positions(config) -> int | None:
     """Return the input limit of a Hugging Face model in tokens; None for no limit."""
-    limit = getattr(config, "max_position_embeddings", None)  # T5 has none
+    names = ("max_encoder_position_embeddings", "max_position_embeddings")  # LED's and others'; T5 has neither
+    limit = next((getattr(config, name) for name in names if hasattr(config, name)), None)
     if limit is None or limit < 0:  # XLNet has -1
         return None
     offset = config.pad_token_id + 1 if config.model_type in _OFFSET_POSITIONS else 0  # of the first position id

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from tiny_models import random_summarizer
 from transformers import AutoConfig, AutoModel
 
 from lightning_modules.networks.passages import Reader, ScratchEncoder, extend_positions, sections, windows
@@ -34,6 +35,14 @@ def test_passages_are_read_as_if_each_were_alone(chunk):
     assert found[1, 5:].eq(0).all()  # nobody's
     nothing = torch.zeros(1, 1).long()  # a document without a token
     assert model(nothing, nothing.bool()).isfinite().all() and model.encode_passages(nothing, []).eq(0).all()
+
+
+@pytest.mark.parametrize("kind", ["bart", "pegasus", "led"])
+def test_encoders_of_encoder_decoders_have_a_limit_and_ignore_padding(kind, tmp_path):
+    random_summarizer(kind, 20, window=16).save_pretrained(tmp_path)
+    reader, ids, mask = Reader.pretrained(str(tmp_path)).eval(), torch.randint(4, 20, (1, 16)), torch.arange(16) < 9
+    assert reader.max_tokens == 16
+    torch.testing.assert_close(reader(ids, mask[None])[:, :9], reader.model(input_ids=ids[:, :9]).last_hidden_state)
 
 
 @pytest.mark.parametrize("kind, room", [("bert", 6), ("roberta", 4)])  # RoBERTa's positions start behind its padding
