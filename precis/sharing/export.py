@@ -126,7 +126,10 @@ def model_card(
         base_model=pretrained if is_name else None,
     )
     environment = {"corpus": {}} | _record(run, "environment.json")  # for a run folder without the file
+    results = _record(run, "results.json")
     scored_step = _record(run, "predictions.checkpoint.json").get("step", step)  # of the weights that were tested
+    if scored_step != step or "--model." in results.get("command", ""):  # other weights, or options such as decoding's
+        results = {}
     corpus = config["data"]["init_args"].get("corpus") or {}
     corpus_arguments = {key: value for key, value in (corpus.get("init_args") or {}).items() if value is not None}
     card = ModelCard.from_template(
@@ -143,7 +146,7 @@ def model_card(
         corpus_arguments=json.dumps(corpus_arguments, ensure_ascii=False),
         environment=environment,
         counted=counted,
-        results=_record(run, "results.json") if scored_step == step else {},
+        results=results,
         signatures=_record(run, "predictions.signatures.json"),
         step=step,
         licence=licence,
