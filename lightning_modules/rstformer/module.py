@@ -7,7 +7,7 @@ from typing import Any, Self
 import torch
 from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
-from transformers import LEDForConditionalGeneration
+from transformers import AutoModelForSeq2SeqLM
 
 from datamodules.discourse.relations import GUM, GUM_COUNTS
 from datamodules.documents import UserError
@@ -69,7 +69,9 @@ class RSTformer(SequenceToSequence):
         if self.checkpoint is None:
             led = led_from_scratch(encoder, vocab_size, dropout)
         else:
-            led = LEDForConditionalGeneration.from_pretrained(self.checkpoint, dtype=torch.float32)
+            led = AutoModelForSeq2SeqLM.from_pretrained(self.checkpoint, dtype=torch.float32)
+            if led.config.model_type != "led":  # as a LED, it would have none of its weights
+                raise ValueError(f"model.encoder.checkpoint is a {led.config.model_type}, not a LED; name a LED")
             led.train()  # it is loaded in eval mode
         max_length = self.decoding.max_length
         max_positions = led.config.max_decoder_position_embeddings

@@ -99,6 +99,8 @@ def test_checkpoints_in_half_precision_are_trained_in_float32(checkpoints, tmp_p
         if kind == "led":
             models.append(build_model(RSTformer, {"checkpoint": folder, "decoding": DecodingOptions(1, 1, 20)}))
         assert {parameter.dtype for model in models for parameter in model.parameters()} == {torch.float32}
+    with pytest.raises(ValueError, match="checkpoint is a bart, not a LED"):
+        build_model(RSTformer, {"checkpoint": str(checkpoints["bart"])})
 
 
 @pytest.fixture
