@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from datamodules.text.language import join_sentences, length_words
+from lightning_modules.networks.text_encoder import max_positions
 
 
 class PairClassifier:
@@ -15,8 +16,6 @@ class PairClassifier:
 
     Not an `nn.Module`, so that its weights are neither trained nor part of checkpoints of a metric.
     """
-
-    truncation = "longest_first"  # of a pair that is too long, the longer text is truncated
 
     def __init__(self, name: str, batch_size: int = 64, device: str | torch.device = "cpu") -> None:
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
@@ -27,7 +26,8 @@ class PairClassifier:
         self.model = AutoModelForSequenceClassification.from_pretrained(name).eval().to(device)
         self.batch_size = batch_size
         self.device = torch.device(device)
-        self.max_length = min(512, self.tokenizer.model_max_length)  # 512 if the tokenizer has no limit (a huge number)
+        # 512 if neither the tokenizer (a huge number) nor the model (None) has a limit
+        self.max_length = min(512, self.tokenizer.model_max_length, max_positions(self.model.config) or 512)
         self.class_names = [self.model.config.id2label[index] for index in range(self.model.config.num_labels)]
 
     @torch.no_grad()
@@ -36,7 +36,8 @@ class PairClassifier:
         result = torch.zeros(len(pairs), max(2, len(self.class_names)))
         # pairs of similar length are batched, so that there is little padding
         by_length = sorted(range(len(pairs)), key=lambda index: len(pairs[index][0]) + len(pairs[index][1]))
-        options = {"truncation": self.truncation, "max_length": self.max_length, "return_tensors": "pt"}
+        # "longest_first": of a pair that is too long, the longer text is truncated
+        options = {"truncation": "longest_first", "max_length": self.max_length, "return_tensors": "pt"}
         for start in range(0, len(pairs), self.batch_size):
             batch = by_length[start : start + self.batch_size]
             firsts, seconds = ([pairs[index][side] for index in batch] for side in (0, 1))
@@ -69,8 +70,6 @@ class ConsistencyModel(PairClassifier):
     Raises:
         ValueError: if it is not clear which class means that the source supports the claim.
     """
-
-    truncation = "only_first"  # claims stay whole
 
     def __init__(self, name: str, batch_size: int = 64, device: str | torch.device = "cpu") -> None:
         super().__init__(name, batch_size, device)

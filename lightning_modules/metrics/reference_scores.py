@@ -132,13 +132,18 @@ def bert_score(
 
 def bert_scorer(model: str, layer: int | None, batch_size: int, device: str) -> Any:
     """Return the scorer of `bert-score` with a loaded model; arguments and errors as in `bert_score`."""
+    from lightning_modules.networks.text_encoder import max_positions  # imports torch
+
     library = _import_library("bert_score", score="BERTScore", extra="bertscore")
     if layer is None:
         from transformers import AutoConfig
 
         layer = library.utils.model2layers.get(model) or AutoConfig.from_pretrained(model).num_hidden_layers
     device = None if device == "auto" else device  # None: `bert-score` takes a GPU if there is one
-    return library.BERTScorer(model_type=model, num_layers=layer, batch_size=batch_size, device=device)
+    scorer = library.BERTScorer(model_type=model, num_layers=layer, batch_size=batch_size, device=device)
+    limit = max_positions(scorer._model.config) or 10**9  # the number of an unlimited tokenizer is too large
+    scorer._tokenizer.model_max_length = min(scorer._tokenizer.model_max_length, limit)
+    return scorer
 
 
 def best_bert_scores(scorer: Any, texts: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:

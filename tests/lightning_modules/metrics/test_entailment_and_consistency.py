@@ -3,7 +3,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_models import write_classifier
+from tiny_models import write_bert, write_classifier
 from transformers import BertForSequenceClassification, BertTokenizerFast
 
 from lightning_modules.metrics.model_rewards import BertScoreReward, ConsistencyReward, SummaCReward
@@ -86,7 +86,7 @@ def test_the_authors_weights_give_the_authors_formula_and_foreign_files_are_refu
             SummaCConv.load(tmp_path / name)
 
 
-def test_scores_of_documents_and_bad_input(folder):
+def test_scores_of_documents_and_bad_input(folder, tmp_path):
     entailment, contradiction = torch.tensor([[[0.9, 0.1], [0.2, 0.3]], [[0.05, 0.6], [0.5, 0.1]]])
     matrix = torch.stack([entailment, contradiction, 1 - entailment - contradiction])
     assert summac_zs(matrix) == pytest.approx(((0.9 - 0.5) + (0.3 - 0.6)) / 2)  # by hand
@@ -98,8 +98,12 @@ def test_scores_of_documents_and_bad_input(folder):
         with pytest.raises(ValueError, match=problem):
             entailment.matrices(summaries, [["a"], [" "]])
     assert summac_scores(entailment, None, [], []) == []
-    # what is longer than the model reads is cut
-    assert entailment.probabilities([("storm " * 100, "coast"), ("a", "b " * 100)]).isfinite().all()
+    # what is longer than the model reads is cut, also a claim, and if the tokenizer states no length
+    long = [("storm " * 100, "coast"), ("a", "b " * 100)]
+    sizes = {"max_position_embeddings": 32, "initializer_range": 1.0, "num_labels": 3, "id2label": dict(enumerate(NLI))}
+    unlimited = write_bert(tmp_path, WORDS, BertForSequenceClassification, **sizes)
+    torch.testing.assert_close(entailment.probabilities(long), EntailmentModel(unlimited).probabilities(long))
+    assert ConsistencyModel(folder).scores([["b " * 100]], [["a"]])[0] > 0
 
 
 @pytest.mark.parametrize("labels, supported", [

@@ -88,7 +88,7 @@ def f1_by_hand(folder: str, layer: int, prediction: str, reference: str) -> floa
 
 
 @pytest.mark.parametrize("layer", [1, 2])
-def test_bert_score_equals_its_equations_in_any_batch(folder, layer):
+def test_bert_score_equals_its_equations_in_any_batch(folder, layer, tmp_path):
     pytest.importorskip("bert_score")
     predictions = [["the storm"], ["a b c a b c", "town"], [], ["night"]]
     references = [[["a storm hit"], ["coast"]], [["c"]], [["a"]], [["night the town the town the"]]]
@@ -103,6 +103,10 @@ def test_bert_score_equals_its_equations_in_any_batch(folder, layer):
     assert f"|layer:{layer}|" in scores.signature
     if layer == 2:  # the default of a model of one's own is its last layer
         assert bert_score(predictions, references, folder) == scores
+        sizes = {"num_hidden_layers": 2, "max_position_embeddings": 32, "initializer_range": 1.0}
+        unlimited = write_bert(tmp_path, WORDS, **sizes)  # a tokenizer that states no length
+        long = [["storm the town " * 20]], [[["storm the town " * 10]]]  # equal in the 30 words that the model reads
+        assert bert_score(*long, unlimited).documents == pytest.approx([100], abs=1e-3)
 
 
 @pytest.mark.parametrize("score", [bleu, chrf, lambda *texts: meteor(*texts, synonyms=False)])
