@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,6 +42,8 @@ def evaluate(arguments: list[str]) -> None:
     score_options = ScoreOptions(**{name: options[name] for name in ScoreOptions.__dataclass_fields__})
     evaluated = evaluate_predictions(predictions, options.metrics, score_options, options.resamples, options.seed)
     uneven = uneven_systems(predictions)  # a note if systems summarize different documents, else None
+    has_own = not options.references and options.fields.references == FieldNames.references  # not other references
+    of_run = recorded_results(next(iter(targets))) if has_own else {}  # all files are about the same documents
     results = {
         "files": [str(path) for path in targets],
         "scores_files": [str(target) for target in targets.values()],
@@ -51,7 +53,7 @@ def evaluate(arguments: list[str]) -> None:
         "seed": options.seed,
         "scores": evaluated.means,
         "left_out": evaluated.left_out,
-        "lead1": _lead(predictions, targets, score_options),  # ROUGE of first sentences
+        "lead1": _lead(predictions, of_run, score_options),  # ROUGE of first sentences
         "notes": [uneven] if uneven else [],
     }
     for target, recorded in earlier.items():
@@ -74,12 +76,11 @@ def evaluate(arguments: list[str]) -> None:
         show(results, Console())
 
 
-def _lead(predictions: Sequence[Prediction], paths: Collection[Path], options: ScoreOptions) -> dict[str, float]:
+def _lead(predictions: Sequence[Prediction], recorded: dict[str, Any], options: ScoreOptions) -> dict[str, float]:
     """Return ROUGE of first sentences (lead-1), recorded or computed; empty if ROUGE does not have default options."""
     defaults = ScoreOptions()
     if (options.stem, options.multi_reference) != (defaults.stem, defaults.multi_reference):
         return {}
-    recorded = recorded_results(next(iter(paths)))  # all files are about the same documents
     if recorded.get("lead1") and recorded.get("language") == options.language:  # the language defines ROUGE's words
         return recorded["lead1"]
     # By id, so that a document of several systems is scored once; all its sentences are one part (paragraph).

@@ -143,6 +143,8 @@ def test_lines_and_steps_without_a_terminal_end_with_lead_1(
     predictions = run / "predictions.jsonl"
     assert recorded in precis("evaluate", predictions, "--metrics", "rouge").out
     assert recorded in precis("compare", run).out
+    other = precis("evaluate", predictions, "--metrics", "rouge", "--references", predictions, "--out", tmp_path / "x")
+    assert "lead-1" not in other.out, "it was not scored against these references"
     (run / "results.json").write_text(json.dumps(results | {"language": "de"}), encoding="utf-8")
     assert "lead-1" not in precis("evaluate", predictions, "--metrics", "rouge").out  # of another language
     change_config(run / "config.yaml", {"data.init_args.corpus.init_args.test": None})
