@@ -174,7 +174,7 @@ class GroupedTable:
 
     def best(self) -> set[tuple[int, int]]:
         """Return (row, column) of the highest mean of each measure; descriptive measures have no best system."""
-        columns = [column for column, name in enumerate(self.measures) if name not in comparisons.DESCRIPTIVE]
+        columns = [column for column, name in enumerate(self.measures) if not comparisons.DESCRIPTIVE.fullmatch(name)]
         means = np.array([[row.cells[column].mean for column in columns] for row in self.rows])  # [systems, columns]
         best_rows = np.nan_to_num(means, nan=-np.inf).argmax(0)  # [columns]
         return {(int(row), column) for row, column in zip(best_rows, columns)}

@@ -1,5 +1,6 @@
 """Comparison of systems with a baseline: means, intervals and tests over the same documents."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,10 @@ from precis.evaluation.compared_systems import System
 from precis.statistics import significance
 from precis.statistics.statistics import Array, number_or_none
 
-DESCRIPTIVE = ("length", "repeated_trigrams")  # describe outputs; neither direction is an improvement
-DEFAULT = ("rouge1", "rouge2", "rougeLsum", *DESCRIPTIVE)
+COUNTED = ("length", "repeated_trigrams")  # counted for each comparison, so they have no signature
+DEFAULT = ("rouge1", "rouge2", "rougeLsum", *COUNTED)
+# describe outputs, also by `precis evaluate`; neither direction is an improvement
+DESCRIPTIVE = re.compile("length|words|(repeated|novel)_.*|coverage|density|compression")
 ENOUGH_SEEDS = 3
 MIN_DOCUMENTS = 20  # for a test without seeds: over fewer documents, a mean of skewed differences is far from normal
 
@@ -89,7 +92,7 @@ def _test_differences(
     `scores` has an array [R runs, N documents, M measures] for each system. Fixed systems are files of outputs.
     """
     others = [index for index in range(len(systems)) if index != baseline]
-    tested = np.array([name not in DESCRIPTIVE for name in measures])  # [M]; not lengths: longer is not better
+    tested = np.array([not DESCRIPTIVE.fullmatch(name) for name in measures])  # [M]
     differences = []
     testable = np.full((len(others), len(measures)), False)  # whether there are enough runs and documents
     for row, index in enumerate(others):
@@ -117,7 +120,7 @@ def _notes_on(systems: Sequence[System], measures: Sequence[str], documents: int
     """Return caveats to print; a `UserError` if the scores of two runs by a measure were computed differently."""
     notes = []
     runs = [run for system in systems for run in system.runs]
-    scored = [name for name in measures if name not in DESCRIPTIVE]  # length and repetition have no signature
+    scored = [name for name in measures if name not in COUNTED]
     unsigned = [str(run.path) for run in runs if any(name not in run.signatures for name in scored)]
     if unsigned:
         message = f"it is not recorded how the scores of {', '.join(unsigned)} were computed"
@@ -221,8 +224,8 @@ def how_computed(comparison: Comparison) -> list[str]:
         f"{counted(comparison.documents, 'document')} of {split}; in brackets 95 % intervals "
         "over seeds and documents (Student's t); ± the standard deviation over seeds"
     ]
-    tested = [name for name in comparison.measures if name not in DESCRIPTIVE]  # not length and repetition
-    untested = [name for name in comparison.measures if name in DESCRIPTIVE]
+    untested = [name for name in comparison.measures if DESCRIPTIVE.fullmatch(name)]
+    tested = [name for name in comparison.measures if name not in untested]
     comparisons = len(comparison.systems) - 1
     if comparisons and tested:
         number_of_tests = counted(comparisons * len(tested), "comparison")
@@ -232,7 +235,7 @@ def how_computed(comparison: Comparison) -> list[str]:
             f"{significance.SIGNIFICANT:.2f} after Holm's correction for {number_of_tests}"
         )
     if comparisons and untested:
-        lines.append(f"{' and '.join(untested)}: no direction is better, so there is no *")
+        lines.append(f"{', '.join(untested)}: no direction is better, so there is no *")
     leads = [run.lead for system in comparison.systems for run in system.runs if run.lead]  # scores by metric
     lines += [describe_lead(lead) for lead in leads[:1]]  # of one run, since the documents are the same
     return lines + [f"note: {note}" for note in comparison.notes]

@@ -105,13 +105,16 @@ def test_descriptive_measures_carry_no_star_and_a_sweep_folder_stands_for_its_ru
     monkeypatch.setenv("COLUMNS", "160")
     runs = []
     for size, text in enumerate(("a b c", "a b c d e f")):
-        rows = [prediction(number, text, {"rouge1": 1.0}) for number in range(12)]
+        scores = {"rouge1": 1.0, "words": 3.0 * size, "repeated_2": 4.0 * size}  # as those of `precis evaluate`
+        rows = [prediction(number, text, scores) for number in range(12)]
         runs += [make_run(tmp_path / f"{size}-{seed}", rows, seed=seed, vocab_size=40 + size) for seed in (1, 2, 3)]
     cell = compared(precis, *runs, "--metric=rouge1,length")["systems"][1]["scores"]["length"]
     assert cell["difference"] == 3.0 and cell["p"] < 0.05 and not cell["significant"]
-    out = precis("compare", *runs, "--metric=rouge1,length").out
+    out = precis("compare", *runs, "--metric=rouge1,length,words,repeated_2", "--latex", tmp_path / "table").out
+    assert (tmp_path / "table").read_text(encoding="utf-8").count(r"\textbf") == 1, "only the best rouge1 is bold"
     assert "after Holm's correction for 1 comparison" in " ".join(out.split())  # descriptive measures do not count
-    assert " <0.0001" in out and "length: no direction is better, so there is no *" in out and "] *" not in out
+    assert "length, words, repeated_2: no direction is better, so there is no *" in out
+    assert " <0.0001" in out and "] *" not in out
     points = {"attention seed=1": rows_of(0), "attention seed=2": rows_of(1), "pointer seed=1": rows_of(2)}
     folder = write_sweep_folder(tmp_path / "sweep", points, missing="pointer seed=2")
     for again in ([], [folder / "attention-seed-1"]):  # named twice, taken once
