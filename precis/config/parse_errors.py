@@ -70,15 +70,16 @@ def explain(message: str, command: str) -> str:
         return f"{'.'.join(keys)} must be {bounds}, got {match[1] or (value and value[1])}"
     if match := re.search(r"Not of type \w+(Int|Float|Interval): ", message):
         return f"{where}expected {'int' if match[1] == 'Int' else 'float'}, got {message.split()[-1].strip(chr(39))!r}"
+    if match := re.search(r"arguments are required: (.*)", message):
+        missing = ", ".join(name.removeprefix(f"{command}.") for name in match[1].split(", "))
+        is_model = "model" in missing and not classes  # else arguments of a class
+        return f"{where}missing: {missing}; {'give --config, or name it; ' if is_model else ''}{help_hint}"
     expected = re.findall(r"Expected an? (<class '[^']+'>|typing\.Literal\[[^]]*\])", message)
     if expected and value:
         kinds = [expected[0]] if value[0].startswith("Got") else expected  # "Given": all types of a union were tried
         quote = "; put it in quotes: YAML reads on and off as true and false" if value[1] in ("True", "False") else ""
         hint = f"; did you mean {similar_choice[0]}?" if similar_choice else quote
         return f"{where}expected {' or '.join(map(_readable_type, kinds))}, got {value[1]!r}{hint}"
-    if match := re.search(r"arguments are required: (.*)", message):
-        missing = ", ".join(name.removeprefix(f"{command}.") for name in match[1].split(", "))
-        return f"missing: {missing}; {'give --config, or name it; ' if 'model' in missing else ''}{help_hint}"
     if match := re.search(r"unrecognized arguments: (.*)", message):
         group, _, name = match[1].split()[0].partition("=")[0].removeprefix("--").partition(".")
         return f"no such argument: {match[1]}; {suggest_option(name, group) or help_hint}"
