@@ -111,7 +111,7 @@ def conclude_training(trainer: Trainer, start: RunStart) -> None:
     elif score is not None:
         conclusions.append(f"best {checkpoints.monitor} {float(score):.4g}")
     command = "test" if _has_test_split(data) else "validate"
-    _print_conclusion("; ".join(conclusions), ["precis", command, "--run", str(start.folder)])
+    _print_conclusion("; ".join(conclusions), ["precis", command, "--run", str(start.folder), *start.trust])
 
 
 def _num_validated(trainer: Trainer) -> int:
@@ -131,7 +131,8 @@ def conclude_scoring(trainer: Trainer, start: RunStart) -> None:
     rouge1 = next((value for name, value in results["scores"].items() if name.endswith("/rouge1")), None)
     if rouge1 is None:  # the documents have no references
         return
-    next_commands = {"validate": ["precis", "test", "--run", start.folder], "test": ["precis", "report", start.folder]}
+    next_commands = {"validate": ["precis", "test", "--run", start.folder, *start.trust]}
+    next_commands["test"] = ["precis", "report", start.folder]
     if not _has_test_split(trainer.datamodule):
         next_commands["validate"] = ["precis", "compare", start.folder]
     # Predictions of another corpus, or in a file of --out, are not in the place where these commands look.

@@ -20,8 +20,6 @@ from datamodules.text.lines import counted
 from lightning_modules.checkpoints import read_checkpoint
 from lightning_modules.lightning_internals import may_stop_early
 from precis.config.run_config import read_config
-from precis.config.trust import FLAG, needs_trust
-from precis.config.written_paths import outside_paths
 from precis.runs.metrics_file import MetricsRecord, RunCSVLogger
 from precis.runs.prediction_files import SPLITS, predictions_path, source_name
 from precis.runs.run_folder import RunRecord, TruncationTable
@@ -74,8 +72,7 @@ def _training_records(start: RunStart, is_summarizer: bool, logger: RunCSVLogger
 def _graceful_stop(start: RunStart) -> GracefulStop:
     """Return the callback that saves a checkpoint on signals, and requeues a SLURM job unless a sweep does so."""
     folder, config = start.folder, start.config
-    trust = [FLAG] if needs_trust(config) or any(outside_paths(config, folder)) else []  # --trust; `fit` needs it again
-    resume = shlex.join(["precis", "fit", "--run", str(folder), *trust])
+    resume = shlex.join(["precis", "fit", "--run", str(folder), *start.trust])
     in_job = "SLURM_JOB_ID" in os.environ  # then patient: a second SIGTERM, which SLURM may send, is ignored
     on_stop = partial(requeue, folder) if in_job and os.environ.get("PRECIS_REQUEUE") != "off" else None
     last = folder / "checkpoints" / "last.ckpt"

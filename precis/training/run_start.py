@@ -14,8 +14,8 @@ from pytorch_lightning.utilities import rank_zero_only
 
 from datamodules.documents import UserError
 from datamodules.file_locks import release_lock
-from precis.config.trust import check_permitted_names
-from precis.config.written_paths import check_links, check_written_paths
+from precis.config.trust import FLAG, check_permitted_names, needs_trust
+from precis.config.written_paths import check_links, check_written_paths, outside_paths
 from precis.runs import checkpoint_files
 from precis.runs.run_state import lock_run
 from precis.training.cluster_tasks import check_run_dir, check_tasks
@@ -40,6 +40,11 @@ class RunStart:
     def fitting(self) -> bool:
         """Whether the command is `fit`."""
         return self.command == "fit"
+
+    @property
+    def trust(self) -> list[str]:
+        """`--trust`, if commands that read the config of the run folder need it, in a list."""
+        return [FLAG] if needs_trust(self.config) or any(outside_paths(self.config, self.folder)) else []
 
     def lock(self) -> None:
         """Lock the run folder until the command ends."""

@@ -103,14 +103,16 @@ def test_no_string_other_file_class_path_or_yaml_tag_calls_anything(fit, tmp_pat
 
 
 @pytest.mark.parametrize("how", ["named", "trusted"])
-def test_a_module_is_not_even_imported_unless_the_command_line_names_or_trusts_it(how, hostile_module, fit, trap):
+def test_a_module_is_not_even_imported_unless_the_command_line_names_or_trusts_it(
+    how, hostile_module, fit, trap, caplog
+):
     hello = f"{hostile_module}.Hello"
     for named in ([callback(hello)], hello):
         refused(fit({"trainer.callbacks": named}), trap, hello, "--trust")
     changes = {"trainer.callbacks": [callback(hello)]} if how == "trusted" else {}
     option = "--trust" if how == "trusted" else f"--trainer.callbacks={hello}"
     fit(changes, "--trainer.max_steps=1", option).succeeded()
-    assert trap.exists()
+    assert trap.exists() and caplog.text.rstrip().endswith(" --trust"), "the next command needs it too"
 
 
 def test_names_are_taken_from_options_of_classes_alone_and_options_of_a_strangers_sweep_are_permitted():
