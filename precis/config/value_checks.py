@@ -78,7 +78,7 @@ def explain_refusal(error: BaseException, config: Any) -> str:
     """Return one line for an error of a constructor of `model` or `data`: key, cause and remedy."""
     message = " ".join(str(error).split())
     # jsonargparse wraps the constructor's message: `Errors: - CAUSE - Expected a ...`; `Does not validate` is its own.
-    attempt = re.search(r"Errors: - (?!Does not validate)(.*?) - Expected an? ", message)
+    attempt = re.search(r"Errors: - (?!Does not validate)(.*?) - (?:Expected an? |Not a valid subclass)", message)
     cause = attempt[1] if attempt else message
     class_path = re.search(r"class_path='([^']+)'", message)
     configs = {name: part for name in ("model", "data") if (part := config.get(name))}  # without missing ones

@@ -44,6 +44,7 @@ STOPPING = "--trainer.callbacks+=EarlyStopping --trainer.callbacks.monitor=x"
         ("--optimizer=Adam --optimizer.lr=-1", "optimizer.lr must be at least 0, got -1"),
         (f"{STOPPING} --trainer.callbacks.patience=-1", "trainer.callbacks.patience must be at least 0, got -1"),
         ("--start_from=/no/run", "/no/run: no such checkpoint; --start_from takes one, or the folder of a run"),
+        ("--trainer.callbacks+=SelfCritical --trainer.callbacks.advantage=group", "group: 1; give at least 2\n"),
         ("--trainer.callbacks+=EarlyStoping", "did you mean pytorch_lightning.callbacks.EarlyStopping?"),
     )),
 ])  # fmt: skip
