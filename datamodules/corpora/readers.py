@@ -10,6 +10,7 @@ import re
 import sys
 import zlib
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, AnyStr
 
@@ -147,7 +148,10 @@ def _csv_rows(stream: IO[bytes], path: Path, kind: str, fields: list[str]) -> It
     csv.field_size_limit(LONGEST_LINE)  # the default is shorter than a book
     # Invalid UTF-8 is decoded to lone surrogates, so that messages can name the row.
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
-    rows = csv.reader(_lines(text, path), delimiter="\t" if kind == ".tsv" else ",", strict=True)
+    lines = _lines(text, path)
+    first = next(lines, "")  # with the header, outside whose quoted names is the separator; some programs write `;`
+    delimiter = max("\t" if kind == ".tsv" else ",;\t", key=re.sub('"[^"]*"', "", first).count)
+    rows = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
     header: list[str] | None = None
     while True:
         start = rows.line_num + 1
@@ -160,7 +164,7 @@ def _csv_rows(stream: IO[bytes], path: Path, kind: str, fields: list[str]) -> It
         if row is None:
             return
         if header is None:
-            header = row
+            header = [name.strip() for name in row]
         elif surrogate := next((c for text in row for c in text if "\udc80" <= c <= "\udcff"), None):
             yield start, _not_utf8(where, ord(surrogate) - 0xDC00, _up_to_line(start, rows))  # byte b is U+DC00 + b
         elif row and len(row) != len(header):

@@ -55,6 +55,8 @@ def one(rows, tmp_path, **fields):
     ("x.jsonl.zst", pa.compress(jsonl(ROWS), "zstd", asbytes=True)),
     ("x.parquet", pd.DataFrame(ROWS).to_parquet()),
     ("x.csv", csv_bytes(ROWS)),
+    ("x.csv", csv_bytes([{name + " ": value for name, value in row.items()} for row in ROWS], ";")),
+    ("x.csv", pd.DataFrame([{"a;b;c;d;e": 1} | row for row in ROWS]).to_csv(index=False, quoting=1).encode()),
     ("x.csv.gz", gzip.compress(b"\xef\xbb\xbf" + csv_bytes(ROWS), mtime=0)),
     ("x.tsv.xz", lzma.compress(csv_bytes(ROWS, "\t"))),
 ])  # fmt: skip
