@@ -109,13 +109,12 @@ def _json_lines(stream: IO[bytes], path: Path) -> Iterator[tuple[int, Row]]:
         if not line.strip():
             continue
         try:
-            row = load_json(line.decode("utf-8"))
+            row = _checked_object(load_json(line.decode("utf-8")), f"{path}:{number}", "write one object per line")
         except UnicodeDecodeError as error:
-            yield number, _not_utf8(f"{path}:{number}", line[error.start])
+            row = _not_utf8(f"{path}:{number}", line[error.start])
         except ValueError as error:  # invalid JSON, or a number with more digits than Python reads
-            yield number, BadRecord(f"{path}:{number}", f"broken JSON ({error})", FIX_OR_SKIP)
-        else:
-            yield number, _checked_object(row, f"{path}:{number}", "write one object per line")
+            row = BadRecord(f"{path}:{number}", f"broken JSON ({error})", f"fix it (one object per line), {OR_SKIP}")
+        yield number, row
 
 
 def _begins_array(path: Path, compression: str) -> bool:
