@@ -164,6 +164,8 @@ def _csv_rows(stream: IO[bytes], path: Path, kind: str, fields: list[str]) -> It
             return
         if header is None:
             header = [name.strip() for name in row]
+            if twice := next((name for name in fields if header.count(name) > 1), None):
+                raise UserError(f"{path}: two columns are named {twice!r}; rename one of them")
         elif surrogate := next((c for text in row for c in text if "\udc80" <= c <= "\udcff"), None):
             yield start, _not_utf8(where, ord(surrogate) - 0xDC00, _up_to_line(start, rows))  # byte b is U+DC00 + b
         elif row and len(row) != len(header):
@@ -188,6 +190,8 @@ def _parquet_rows(path: Path, fields: list[str]) -> Iterator[tuple[int, Row]]:
     number = 0
     with pq.ParquetFile(path) as file:
         columns = [name for name in file.schema_arrow.names if name in fields]
+        if len(columns) > len(set(columns)):  # only one of two columns with a name would be in the row
+            raise UserError(f"{path}: two columns have the same name ({', '.join(columns)}); rename one of them")
         unread = dict.fromkeys(name for name in file.schema_arrow.names if name not in fields)  # other columns, None
         for group in map(file.metadata.row_group, range(file.metadata.num_row_groups)):
             for column in map(group.column, range(group.num_columns)):

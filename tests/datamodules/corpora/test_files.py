@@ -148,6 +148,7 @@ def test_bad_lines_are_named_and_the_others_read(tmp_path, name, content, proble
     ("x.jsonl.bz2", bz2.compress(jsonl(ROWS))[:-5], "cannot be read .*; get a complete copy"),
     ("x.jsonl.zst", jsonl(ROWS), "cannot be read .*; get a complete copy"),
     ("x.parquet", jsonl(ROWS), "cannot be read .*; get a complete copy"),
+    ("x.csv", b"summary;document;document \nOne.;A text.;Another.\n", "two columns are named 'document'"),
     *((name, b"", r"unknown type of file; .*\.jsonl") for name in ("x.txt", "x.gz", "x", "x.parquet.gz")),
 ])  # fmt: skip
 def test_broken_files_and_unknown_suffixes_are_one_clear_line(tmp_path, name, content, problem):
@@ -175,6 +176,9 @@ def test_text_of_parquet_that_is_not_utf8_is_named(tmp_path):
     assert [bad.where for bad in records[1::3]] == places
     assert all(isinstance(bad, BadRecord) and "not UTF-8 (byte 0xfc)" in bad.problem for bad in records[1::3])
     assert [records[row].parts for row in range(300) if row % 3 != 1] == [["A text."], ["Another text."]] * 100
+    pq.write_table(pa.table([texts, texts], ["document", "document"]), tmp_path / "twice.parquet")
+    with pytest.raises(UserError, match=r"twice.parquet: two columns have the same name"):
+        list(Files(train=str(tmp_path / "twice.parquet")).records("train"))
 
 
 @pytest.mark.parametrize("kind, suffix, pack", [("csv", ".gz", gzip.compress), ("jsonl", ".bz2", bz2.compress)])
