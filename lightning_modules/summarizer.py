@@ -19,12 +19,10 @@ from datamodules.text.lines import counted
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.logged_values import log_mean, log_training
 from lightning_modules.metrics.novelty import repeated_ngrams
-from lightning_modules.metrics.rouge import rouge_scores
 from lightning_modules.metrics.rouge_metric import Rouge
 from lightning_modules.sharding import find_layers, gathered, shard
-from lightning_modules.summary import Summary
+from lightning_modules.summary import ROUGE_VARIANTS, Summary
 
-ROUGE_VARIANTS = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 SCORES = ("loss", *ROUGE_VARIANTS, "length", "repeated_trigrams")  # what a validation of every model logs
 
 
@@ -260,10 +258,7 @@ class Summarizer(LightningModule, ABC):
     def scored(self, summaries: list[Summary]) -> list[Summary]:
         """Set `scores` of each summary with a nonblank reference: ROUGE F1 x 100 against the best reference."""
         for summary in summaries:
-            reference_sentences = [sentence for reference in summary.references for sentence in reference]
-            if any(sentence.strip() for sentence in reference_sentences):
-                scores = rouge_scores(summary.sentences, summary.references, ROUGE_VARIANTS, language=self.language)
-                summary.scores = {name: 100 * score.fmeasure for name, score in scores.items()}
+            summary.score(self.language)
         return summaries
 
     def _score(self, batch: Batch, stage: str) -> list[Summary]:

@@ -4,6 +4,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from datamodules.text.language import join_sentences
+from lightning_modules.metrics.rouge import rouge_scores
+
+ROUGE_VARIANTS = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 
 
 @dataclass
@@ -27,6 +30,12 @@ class Summary:
     def copied_words(self) -> list[str]:
         """The words that were copied from the document; empty for models that do not copy."""
         return [word for word, copied in zip(self.words or (), self.copied or ()) if copied]
+
+    def score(self, language: str) -> None:
+        """Set `scores`, if a reference is not blank: ROUGE F1 x 100 against the best reference."""
+        if any(sentence.strip() for reference in self.references for sentence in reference):
+            scores = rouge_scores(self.sentences, self.references, ROUGE_VARIANTS, language=language)
+            self.scores = {name: 100 * score.fmeasure for name, score in scores.items()}
 
     def record(self) -> dict[str, Any]:
         """Return the fields of the summary's line in predictions.jsonl."""

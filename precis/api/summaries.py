@@ -43,6 +43,7 @@ def light_summaries(
         warn_if_not_english("the models that come with the suite are trained on English", [document.text])
         summary = model.summarize(document.id, document.sentences, selection)
         summary.references = document.references
+        summary.score("en")
         yield summary
 
 

@@ -76,6 +76,8 @@ def test_an_extractive_model_says_what_it_selected(extractive, precis):
     assert summary.sentence_scores == pytest.approx(row["sentence_scores"], abs=1e-6)
     assert [(index, text) for index, text, _ in summary.selected] == list(zip(row["positions"], row["summary"]))
     assert len(run.summarize(TEXTS[0], k=2).positions) == 2
+    light = api.summarize({"document": TEXTS[0], "summary": "A mill."}, "small", sentences=1)  # without Lightning
+    assert light.scores == pytest.approx(api.rouge([light.sentences], ["A mill."])) and light.scores["rouge1"] > 0
 
 
 def test_scores_equal_those_of_the_commands(run_folder, precis, run, trained, corpus_files):
