@@ -14,7 +14,7 @@ from precis.api.arguments import Text, text_rows
 from precis.config.run_config import read_config
 from precis.config.shipped import LIGHT, checked_name, shipped_folder
 from precis.files.texts import documents_of
-from precis.summarizing.summary_options import LengthBudget
+from precis.summarizing.summary_options import LengthBudget, PositiveInt, Share
 
 if TYPE_CHECKING:
     from lightning_modules.extractive.light import LightExtractor  # imports torch
@@ -34,11 +34,8 @@ def light_model(folder: Path) -> "LightExtractor":
 def light_summaries(
     model: "LightExtractor", documents: Iterable[Document], budget: LengthBudget
 ) -> "Iterator[ExtractiveSummary]":
-    """Yield a summary of each document within a length budget, without Lightning; a `UserError` for invalid limits."""
-    try:
-        selection = replace(model.selection, **budget.selection_options())
-    except ValueError as error:
-        raise UserError(f"selection: {error}; change the option") from None
+    """Yield a summary of each document within a length budget, without Lightning."""
+    selection = replace(model.selection, **budget.selection_options())
     for document in documents:
         warn_if_not_english("the models that come with the suite are trained on English", [document.text])
         summary = model.summarize(document.id, document.sentences, selection)
@@ -89,7 +86,11 @@ def summarize(
     """
     is_single = isinstance(texts, (str, Mapping, Document))
     name = checked_name(model, language)  # the default if `model` is None
-    budget = LengthBudget(words=words, sentences=sentences, ratio=ratio)
+    limits = ((words, PositiveInt), (sentences, PositiveInt), (ratio, Share))  # the types of the command line
+    try:
+        budget = LengthBudget(*(limit if limit is None else kind(limit) for limit, kind in limits))
+    except (TypeError, ValueError) as error:
+        raise UserError(f"words, sentences or ratio: {error}; change it") from None
     documents = documents_of(Records(text_rows(texts)), language)
     if name in LIGHT and language_of(language).is_english:  # works without Lightning, a slow import
         summaries: list[Summary] = list(light_summaries(light_model(shipped_folder(name)), documents, budget))

@@ -6,7 +6,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from jsonargparse import Namespace
-from jsonargparse.typing import PositiveInt, restricted_number_type
+from jsonargparse.typing import NonNegativeFloat, PositiveInt, restricted_number_type
 
 from datamodules.documents import UserError
 from datamodules.text.language import first_words
@@ -39,7 +39,7 @@ class LengthBudget:
     sentences: PositiveInt | None = None
     ratio: Share | None = None
     share: Share | None = None
-    min_score: float | None = None
+    min_score: NonNegativeFloat | None = None
 
     def __bool__(self) -> bool:
         return any(value is not None for value in vars(self).values())
