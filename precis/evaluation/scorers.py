@@ -120,6 +120,8 @@ def _rouge(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str
     parts = {"": "fmeasure"}  # suffix of the measure's name -> attribute of the ROUGE score
     if options.rouge_parts == "prf":
         parts |= {"_precision": "precision", "_recall": "recall"}
+    elif options.rouge_parts != "f":
+        raise UserError(f"rouge_parts is {options.rouge_parts!r}; give f or prf")
     scores = {}
     for variant in variants:
         signed = signature(variant, splitter=_splitter(predictions), **settings)  # rouge1|..., begins with the variant
