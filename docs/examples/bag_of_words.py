@@ -4,7 +4,6 @@ import torch
 from bag_of_words_data import BagOfWordsBatch
 from torch import Tensor, nn
 
-from datamodules.text.sentences import split_sentences
 from datamodules.text.vocabulary import PAD, START, STOP, UNK
 from lightning_modules.decoding.beam_search import State, beam_search
 from lightning_modules.decoding.options import DecodingOptions
@@ -86,6 +85,6 @@ class BagOfWords(Summarizer):
         for i, document in enumerate(batch.ids):
             ids = hypotheses.tokens[i, 0, : hypotheses.lengths[i, 0]].tolist()       # the best hypothesis
             words = self.tokenizer.decode([word for word in ids if word != STOP], [], self.vocab_size)
-            summaries.append(Summary(document, split_sentences(self.tokenizer.detokenize(words)), batch.references[i]))
+            summaries.append(Summary(document, self.tokenizer.sentences(words), batch.references[i]))
         return summaries
     # --8<-- [end:summarize]

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from datamodules.corpora import Files
+from datamodules.text.vocabulary import Vocabulary
+from lightning_modules.decoding.options import DecodingOptions
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
@@ -39,6 +41,9 @@ def test_the_loss_equals_that_of_the_printed_equations(tutorial, corpus_files):
             logits = model.output(torch.cat([states, contexts], 1))
             documents.append(torch.nn.functional.cross_entropy(logits, target[target > 0]))
         assert torch.isclose(model.loss_terms(batch)["nll"], sum(documents) / len(documents), atol=1e-5)
+    model.set_tokenizer(Vocabulary(["。"], language="zh"))  # the only word that can be generated
+    model.decoding = DecodingOptions(beam_size=1, min_length=2, max_length=4)
+    assert set(model.summarize(batch)[0].sentences) == {"。"}  # English rules would not split "。。"
 
 
 @pytest.mark.integration
