@@ -71,6 +71,7 @@ def compare(arguments: list[str]) -> None:
     else:
         show(comparison, notes, Console())
         page = ["precis", "compare", *map(str, options.runs), "--html", "page.html"]
+        page += [f"--{name}={options[name]}" for name in ("baseline", "split", "metric", "language") if options[name]]
         print(f"next: open {options.html} in a browser" if options.html else f"next: {shlex.join(page)}")
 
 

@@ -156,6 +156,8 @@ def test_omitted_metrics_have_reasons_and_each_file_is_a_system(tmp_path, precis
     out = precis("evaluate", *files, "--metrics", "rouge,length", "--resamples", 50).out
     assert re.findall(r"^\S first(\d+) ", out, re.M) == ["99", "20", "12", "5"]  # by ROUGE
     assert "not recorded" not in precis("compare", *files, "--metric=rouge1", "--json").succeeded().out
+    compared = precis("compare", *files, "--metric=rouge1", f"--baseline={files[1]}").out
+    assert f"{files[3]} --html page.html --baseline={files[1]} --metric=rouge1\n" in compared  # not another comparison
     assert f"next: precis compare {files[0]} {files[1]} {files[2]} {files[3]} --html page.html" in out
     [note] = evaluated(files[0], "--metrics", "length")["notes"]
     assert note.startswith(f"{files[0].with_suffix('.scores.jsonl')} no longer has rouge1, rouge2, rougeL")
