@@ -10,6 +10,8 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 
 from callbacks.results_path import results_path
 from datamodules.atomic_write import atomic_write, naming_full_disk
+from datamodules.documents import UserError
+from datamodules.file_locks import release_lock, take_lock
 from datamodules.summarization import SummarizationData
 from datamodules.text.hashing import file_digest
 from datamodules.text.lines import json_line
@@ -37,15 +39,20 @@ class PredictionWriter(Callback):
         self.checkpoint = checkpoint
         self.source = source or {}
         self._file: IO[str] | None = None  # this rank's lines, while predictions are written
+        self._lock: int | None = None  # of that file, against other commands
         self._ids: set[str] = set()  # of the documents with a prediction
 
     def _rank_file(self, rank: int) -> Path:  # hidden file with the lines of one rank
         return self.path.with_name(f".{self.path.name}.rank{rank}")
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if trainer.state.fn != "fit":  # not in validations during training
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self._rank_file(trainer.global_rank).open("w", encoding="utf-8")
+        if trainer.state.fn == "fit":  # a validation during training
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = take_lock(self._rank_file(trainer.global_rank))
+        if self._lock is None:
+            raise UserError(f"{self.path}: another process is writing it; wait until it ends, or pass another --out")
+        self._file = self._rank_file(trainer.global_rank).open("w", encoding="utf-8")
 
     def on_test_batch_end(self, trainer, pl_module, outputs, batch, batch_idx, dataloader_idx=0) -> None:
         if self._file is not None:
@@ -58,12 +65,12 @@ class PredictionWriter(Callback):
             return
         with naming_full_disk(self.path):  # the error of a full disk names `path`
             self._file.close()
-        self._file = None
-        trainer.strategy.barrier("predictions")  # waits until all ranks have closed their files
-        if trainer.is_global_zero:
-            with naming_full_disk(self.path):
+            trainer.strategy.barrier("predictions")  # waits until all ranks have closed their files
+            if trainer.is_global_zero:
                 self._merge(trainer.world_size)
                 self._write_descriptions(trainer)
+        release_lock(self._lock)
+        self._file = None
 
     on_validation_start = on_predict_start = on_test_start
     on_validation_batch_end = on_predict_batch_end = on_test_batch_end
@@ -77,21 +84,20 @@ class PredictionWriter(Callback):
         # rank r of n has documents r, r + n, ..., so taking one line from each rank in turn restores the order
         lines = [line for turn in zip_longest(*lines_of_ranks) for line in turn if line is not None]
         self._ids = {json.loads(line)["id"] for line in lines}
-        parts[0].write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-        parts[0].replace(self.path)
-        for part in parts[1:]:
+        atomic_write(self.path, "".join(line + "\n" for line in lines))
+        for part in parts:
             part.unlink()
 
     def _write_descriptions(self, trainer: Trainer) -> None:
         """Write signatures, description of the weights (if any) and mean scores, each file as a whole."""
-        scores = {name: float(value) for name, value in trainer.callback_metrics.items()}
         contents = {  # signatures (settings of ROUGE) are the same for all splits
             self.path.with_suffix(".signatures.json"): {
                 "sha256": file_digest(self.path), **trainer.lightning_module.rouge["test"].signatures
             },
             self.path.with_suffix(".checkpoint.json"): self.checkpoint,
             results_path(self.path): {
-                **self.source, "documents": len(self._ids), "predictions": self.path.name, "scores": scores,
+                **self.source, "documents": len(self._ids), "predictions": self.path.name,
+                "scores": {name: float(value) for name, value in trainer.callback_metrics.items()},
                 **self._lead_scores(trainer),  # language, and scores of a baseline
             },
         }  # fmt: skip
@@ -115,5 +121,6 @@ class PredictionWriter(Callback):
             return
         with suppress(OSError):  # on a full disk `close` fails, too; `exception` already reports it
             self._file.close()
-        self._file = None
         self._rank_file(trainer.global_rank).unlink(missing_ok=True)
+        release_lock(self._lock)
+        self._file = None

@@ -11,6 +11,7 @@ from quiet_trainer import quiet_trainer
 
 from callbacks import LengthCurriculum, PredictionWriter, Previews, SelfCritical
 from callbacks.previews import marked
+from datamodules.documents import UserError
 from lightning_modules.metrics.rouge_metric import Rouge
 from lightning_modules.summarizer import Summary
 
@@ -143,6 +144,8 @@ def test_later_predictions_replace_earlier_ones_as_a_whole(tmp_path):
     writer.on_test_start(told, None)
     writer.on_test_batch_end(told, None, [summary(9)], None, 0)
     assert ids(path) == [0, 1, 2], "not before all is there"
+    with pytest.raises(UserError, match="another process is writing it"):
+        PredictionWriter(path).on_test_start(told, None)  # as by the same command in another terminal
     writer.on_exception(told, None, KeyboardInterrupt())
     assert ids(path) == [0, 1, 2] and not list(tmp_path.glob(".*")), "an interrupted test leaves what was there"
     write(path, [[[5]]])
