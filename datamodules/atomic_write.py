@@ -11,7 +11,7 @@ from typing import IO
 from uuid import uuid4
 
 from datamodules.documents import UserError
-from datamodules.file_locks import lock_file, open_lock, release_lock
+from datamodules.file_locks import is_locked, lock_file, open_lock, release_lock
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # full disk, exceeded quota, or file size limit
 
@@ -32,17 +32,20 @@ def naming_full_disk(path: Path) -> Iterator[None]:
 def atomic_file(path: Path) -> Iterator[IO[str]]:
     """Open a temporary text file (UTF-8) that replaces `path` when the block ends, and is removed if the block raises.
 
-    Only one process at a time may write a path: the temporary name does not depend on the process, so that the next
-    writer overwrites the leftovers of a killed one. Line ends are not converted.
+    The temporary name does not depend on the process, so that the next writer overwrites the leftovers of a killed one.
+    Line ends are not converted.
 
     Raises:
-        UserError: if the disk is full.
+        UserError: if the disk is full, or another process is writing the file.
         OSError: if it cannot be written for another reason.
     """
     partial = path.with_name(f".{path.name}.part")
+    if is_locked(partial):
+        raise UserError(f"{path}: another process is writing it; wait until it ends, or choose another file")
     partial.unlink(missing_ok=True)  # so that nothing is written through a link that another user placed there
     try:
         with naming_full_disk(path), partial.open("x", newline="", encoding="utf-8") as file:
+            lock_file(file, partial)
             yield file
         partial.replace(path)
     except BaseException:  # also Ctrl-C

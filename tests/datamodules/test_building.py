@@ -88,6 +88,8 @@ def test_new_content_replaces_the_old_unless_the_writer_is_interrupted_or_the_di
     assert path.read_bytes() == "äfter\n".encode()
     with pytest.raises(KeyboardInterrupt), atomic_file(path) as file:
         file.write("half")
+        with pytest.raises(UserError, match="another process is writing it"):
+            atomic_write(path, "other")
         raise KeyboardInterrupt
     assert path.read_text() == "äfter\n" and list(tmp_path.iterdir()) == [path]
     # a full disk is named with the place, and other errors are left
