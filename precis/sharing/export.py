@@ -58,6 +58,8 @@ def write_export(
     write_exported(folder / EXPORTED, weights, metadata, bits=8 if compact else 32)
     card = model_card(run, name or run.name, loaded, config, metadata["global_step"], licence, note, folder)
     (folder / "README.md").write_text(card, encoding="utf-8")
+    for path in folder.rglob("*.safetensors"):  # written with permissions for their owner alone
+        path.chmod((folder / "config.yaml").stat().st_mode)
 
 
 def _frozen_weights(loaded: Run) -> set[str]:

@@ -35,6 +35,7 @@ def pretrained(folder: Path, files: dict[str, str], kind: str, **sizes: object) 
 def export(precis, run: Path, out: Path, *options: str) -> Path:
     done = precis("export", run, "--out", out, *options).succeeded()
     assert EXPORTED in done.out and "README.md" in done.out
+    assert len({path.stat().st_mode for path in out.rglob("*") if path.is_file()}) == 1, "for other users, too"
     return out
 
 
