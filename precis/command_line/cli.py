@@ -22,7 +22,9 @@ def main(arguments: list[str] | None = None) -> int:
         status = _run(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()
         return status
-    except BrokenPipeError:  # as in `precis ... | head`, which closes the pipe early
+    except (BrokenPipeError, SystemExit) as end:  # as in `precis ... | head`, which closes the pipe early
+        if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):  # rich exits with 1
+            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python's flush at exit does not fail
         return 128 + signal.SIGPIPE
 
