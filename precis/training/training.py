@@ -130,6 +130,10 @@ class PrecisCLI(LightningCLI):
             super()._run_subcommand(subcommand)
         except UserError:
             raise  # it has a message for the user
+        except SystemExit as end:
+            if isinstance(end.__context__, KeyboardInterrupt):
+                end.code = 128 + signal.SIGINT  # the status of shells after Ctrl-C; Lightning would exit with 1
+            raise
         except Exception as error:
             files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
             if not any(file.endswith("checkpoint_connector.py") for file in files):  # file of Lightning that restores
@@ -162,8 +166,6 @@ class PrecisCLI(LightningCLI):
             if state_record.training:  # whether training has started; if not, state.json keeps an earlier start's state
                 stopped = "stopped" if isinstance(end, SystemExit | KeyboardInterrupt) else "failed"
                 state_record.write(self.trainer, "diverged" if isinstance(end, Diverged) else stopped)
-            if isinstance(end, SystemExit) and isinstance(end.__context__, KeyboardInterrupt):
-                end.code = 128 + signal.SIGINT  # the status of shells after Ctrl-C; Lightning would exit with 1
             is_connection_lost = isinstance(end, RuntimeError | ConnectionError) and _LOST_CONNECTION.search(str(end))
             if self.trainer.world_size > 1 and is_connection_lost:  # another process has ended or cannot be reached
                 raise UserError(lost_process_message(self.trainer, start.folder)) from end

@@ -6,10 +6,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from conftest import write
 
+from callbacks import PredictionWriter
 from datamodules.atomic_write import LOCK
 from datamodules.corpora import Files
 
@@ -89,7 +91,7 @@ def test_a_signal_leaves_nothing(command, number, status, said, tiny_config, sou
     assert not run.exists() and [path.name for path in cache.rglob("*")] == [LOCK]
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["corpus", "--help"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["corpus", "--help"], ["runs"]])  # `runs` prints with rich
 def test_output_that_nobody_reads_is_no_error(arguments):
     """As of `precis --help | head -1`."""
     read, write = os.pipe()
@@ -100,12 +102,16 @@ def test_output_that_nobody_reads_is_no_error(arguments):
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 
 
-def test_a_disk_that_is_full_in_a_test_is_named_with_the_file(run_folder, precis):
+def test_a_disk_that_is_full_in_a_test_is_named_with_the_file(run_folder, precis, monkeypatch):
     predictions = run_folder / "predictions.jsonl"
     (run_folder / ".predictions.jsonl.rank0").symlink_to("/dev/full")  # where they are collected
     done = precis("test", "--run", run_folder, "--trust")  # a link that leads out of a run is refused otherwise
     done.refused("cannot be written (No space left on device); free some space", str(predictions))
     assert not predictions.exists() and not list(run_folder.glob(".predictions*"))
+    with monkeypatch.context() as patch:
+        patch.setattr(PredictionWriter, "on_test_start", Mock(side_effect=KeyboardInterrupt))  # Ctrl-C
+        assert precis("test", "--run", run_folder).status == 128 + signal.SIGINT
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # Lightning ignores further ones
 
 
 IN_DESTRUCTOR = """
