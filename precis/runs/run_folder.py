@@ -189,14 +189,21 @@ class RunRecord(Callback):
     def __init__(self, run: Path, config: str) -> None:
         self.run = Path(run)
         self.config = config  # text of config.yaml
+        self._is_written = False
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         adapt_best_models(trainer, checkpoint)  # their paths, if the run folder was moved
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if trainer.is_global_zero:
+        if not (self.run / "config.yaml").is_file():
+            self.on_train_batch_start(trainer)
+
+    def on_train_batch_start(self, trainer: Trainer, *_: Any) -> None:
+        """Write the files, of a resumed run only now: until the first batch, options of this start may be refused."""
+        if trainer.is_global_zero and not self._is_written:
             with naming_full_disk(self.run):
                 self._write(trainer)
+            self._is_written = True
 
     def _write(self, trainer: Trainer) -> None:
         """Write config.yaml, text/ (the tokenizer, which a resumed run already has) and environment.json."""

@@ -41,6 +41,8 @@ def test_a_stopped_run_continues(number, where, status, step, tiny_config, train
     command = f"precis fit --run {run} --trust"  # the config names a callback of the tests
     assert f"stopped after step {step}, saved {run}/checkpoints/last.ckpt; continue with: {command}\n" in said
     assert step_of(run / LAST) == step and (run / "checkpoints" / "best.ckpt").exists() == (step >= 7)
+    if step == 4:  # the options of a refused start are not kept
+        precis("fit", "--run", run, "--trust", "--data.batch_size", "3").refused("from the middle of an epoch")
     goes_on(said, run, trained, precis)
 
 
