@@ -36,10 +36,12 @@ def atomic_file(path: Path) -> Iterator[IO[str]]:
     Line ends are not converted.
 
     Raises:
-        UserError: if the disk is full, or another process is writing the file.
+        UserError: if the disk is full, another process is writing the file, or `path` is a folder or device.
         OSError: if it cannot be written for another reason.
     """
     partial = path.with_name(f".{path.name}.part")
+    if path.exists() and not path.is_file():  # renaming would replace a device, such as /dev/null
+        raise UserError(f"{path}: a folder or device, not a file; choose another name")
     if is_locked(partial):
         raise UserError(f"{path}: another process is writing it; wait until it ends, or choose another file")
     partial.unlink(missing_ok=True)  # so that nothing is written through a link that another user placed there

@@ -99,6 +99,10 @@ def test_new_content_replaces_the_old_unless_the_writer_is_interrupted_or_the_di
     with pytest.raises(FileNotFoundError), appearing_folder(tmp_path / "documents"):
         (tmp_path / "none").read_text()
     scores = tmp_path / "scores.json"
+    os.mkfifo(scores)  # a stand-in for /dev/null
+    with pytest.raises(UserError, match="a folder or device, not a file"):
+        atomic_write(scores, "{}")
+    scores.unlink()
     with pytest.raises(UserError, match=rf"{scores}: cannot be written"), atomic_file(scores) as file:
         file.write("half")
         with open("/dev/full", "w") as full:
