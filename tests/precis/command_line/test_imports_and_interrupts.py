@@ -91,7 +91,7 @@ def test_a_signal_leaves_nothing(command, number, status, said, tiny_config, sou
     assert not run.exists() and [path.name for path in cache.rglob("*")] == [LOCK]
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["corpus", "--help"], ["runs"]])  # `runs` prints with rich
+@pytest.mark.parametrize("arguments", [["--help"], ["corpus", "--help"], ["doctor"]])  # prints with rich
 def test_output_that_nobody_reads_is_no_error(arguments):
     """As of `precis --help | head -1`."""
     read, write = os.pipe()
