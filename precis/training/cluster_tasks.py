@@ -31,14 +31,10 @@ def in_slurm_step(environment: Mapping[str, str]) -> bool:
 
 def check_run_dir(environment: Mapping[str, str]) -> None:
     """Raise a `UserError` if there are several processes: without `--run_dir`, each would choose its own folder."""
-    launcher = ""
-    if "TORCHELASTIC_RUN_ID" in environment and int(environment.get("WORLD_SIZE", 1)) > 1:  # set by torchrun
-        launcher = "torchrun"
-    elif in_slurm_step(environment) and int(environment["SLURM_NTASKS"]) > 1:
-        launcher = "SLURM"
-    if launcher:
+    by_torchrun = "TORCHELASTIC_RUN_ID" in environment and int(environment.get("WORLD_SIZE", 1)) > 1
+    if by_torchrun or (in_slurm_step(environment) and int(environment["SLURM_NTASKS"]) > 1):
         problem = "starts several processes, each of which would choose its own run folder"
-        raise UserError(f"{launcher} {problem}; pass --run_dir")
+        raise UserError(f"{'torchrun' if by_torchrun else 'SLURM'} {problem}; pass --run_dir")
 
 
 def check_tasks(trainer: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> None:
