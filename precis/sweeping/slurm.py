@@ -226,10 +226,8 @@ def _run_first_task(job: Job, received: list[int]) -> str:
             _wait_for_signal(received)  # if a signal ended the command, it may reach this process later
         if received and not run.stopping:
             run.stop(received[0])
-        if not run.stopping and not failed_task:
-            failed_task = _failed_task(job)
-            if failed_task:
-                run.kill()  # the command would wait for the other task
+        if not run.stopping and not failed_task and (failed_task := _failed_task(job)):
+            run.kill()  # the command would wait for the other task
         run.poll()
         time.sleep(0.1)  # seconds
     if run.state == "stopped":
@@ -264,12 +262,11 @@ def _run_other_task(job: Job, rank: int, received: list[int]) -> str:
         with (job.folder / f"log.rank{rank}.txt").open("a", encoding="utf-8") as log:
             streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
             process = subprocess.Popen([*COMMAND, *arguments], env=_environment(), **streams)
-            is_signaled = False
-            while process.poll() is None:
-                if received and not is_signaled:  # the command stops at the first signal
-                    process.send_signal(received[0])
-                    is_signaled = True
-                time.sleep(0.1)
+            while process.poll() is None and not received:
+                time.sleep(0.1)  # seconds
+            if received:  # the command, unless it has ended, stops at the first signal
+                process.send_signal(received[0])
+            process.wait()
         if process.returncode:
             _wait_for_signal(received)  # if a signal ended the command, it may reach this process later
             if not received:  # the command failed by itself
