@@ -91,23 +91,19 @@ def write_points(sweep: Sweep, out: Path, points: list[Point]) -> None:
 
 def write_launch(out: Path, launcher: str, jobs: dict[str, str], **more: Any) -> None:
     """Record a launch in launch.json; `jobs`, SLURM's ids by run folder, are added to the ids of earlier launches."""
-    earlier = read_launch(out)["jobs"]
-    content = {"launcher": launcher, "host": socket.gethostname(), "jobs": earlier | jobs, **more}
+    content = {"launcher": launcher, "host": socket.gethostname(), "jobs": read_launch(out)["jobs"] | jobs, **more}
     atomic_write(Path(out) / LAUNCH, json.dumps(content, indent=1) + "\n")
 
 
 def states(out: Path, jobs: Sequence[Job] | None = None) -> list[PointState]:
     """Return the states of jobs, such as workers of a search; by default, of all points in points.json."""
     jobs = read_points(out) if jobs is None else jobs
-    slurm_ids = read_launch(out)["jobs"]
+    submitted = read_launch(out)["jobs"]
+    ids = [submitted.get(job.folder.name, "") for job in jobs]  # in SLURM; empty if it was not submitted
     # Query the queue first: jobs that leave it in the meantime have their final state in the folder.
-    queued = queue(slurm_ids.get(job.folder.name, "") for job in jobs if not is_finished(job))
+    queued = queue(id for job, id in zip(jobs, ids) if not is_finished(job))
     launcher_is_active = bool(is_locked(Path(out) / LOCK))
-    points = []
-    for job in jobs:
-        slurm_id = slurm_ids.get(job.folder.name, "")  # empty if it was not submitted
-        points.append(PointState(job, *_state(job, queued.get(slurm_id), launcher_is_active), slurm_id))
-    return points
+    return [PointState(job, *_state(job, queued.get(id), launcher_is_active), id) for job, id in zip(jobs, ids)]
 
 
 def _state(job: Job, in_slurm: tuple[str, str] | None, launcher_is_active: bool) -> tuple[str, str]:
