@@ -146,10 +146,9 @@ def points_of(sweep: Sweep) -> list[Point]:
     points = []
     for grid_values, zipped_values, (name, overrides), seed in itertools.product(grid, zipped, rows, seeds):
         varying = grid_values | zipped_values | ({} if name else overrides)  # a name stands for the overrides
-        words = [name] if name else []
-        words += [f"{short_key(key, keys)}={format_value(value)}" for key, value in varying.items()]
+        words = [name, *(f"{short_key(key, keys)}={format_value(value)}" for key, value in varying.items())]
         words += [f"seed={value}" for value in seed.values()]
-        label = " ".join(words) or sweep.path.stem
+        label = " ".join(filter(None, words)) or sweep.path.stem
         points.append(Point(label, sweep.fixed | grid_values | zipped_values | overrides | seed))  # fixed: `set`
     return points
 

@@ -105,8 +105,7 @@ def same_suite(environment: Mapping[str, str]) -> dict[str, str]:
     root = str(Path(__file__).parents[2])  # folder that contains precis
     paths = os.pathsep.join([root, *filter(None, [environment.get("PYTHONPATH")])])
     # PYTHONSAFEPATH: no module of the working folder is imported. COLUMNS: the width of tables in a log.
-    changes = {"PYTHONPATH": paths, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1", "COLUMNS": "120"}
-    return {**environment, **changes}
+    return {**environment, "PYTHONPATH": paths, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1", "COLUMNS": "120"}
 
 
 @contextmanager

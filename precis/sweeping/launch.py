@@ -73,8 +73,7 @@ def _conclude(ended: list[tuple[Job, str]], jobs: Sequence[Job], stopped: bool) 
     if len(ended) < len(jobs):
         counts["waiting"] = len(jobs) - len(ended)  # not started before the launcher was stopped
     number = counted(len(jobs), jobs[0].KIND if jobs else Job.KIND)
-    by_state = ", ".join(f"{count} {state}" for state, count in counts.items())
-    print(f"{number}: {by_state}")
+    print(f"{number}: " + ", ".join(f"{count} {state}" for state, count in counts.items()))
     if stopped:
         print("stopped; the same command continues")
         raise SystemExit(130)  # the status of shells after Ctrl-C

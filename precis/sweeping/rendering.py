@@ -35,8 +35,7 @@ def render(arguments: list[str]) -> None:
     `precis sweep status` shows the points as they finish."""
     parser = ArgumentParser(prog="precis sweep render", description=render.__doc__, exit_on_error=False)
     parser.add_argument("file", type=Path, help="a sweep file, or the short name of one of the suite")
-    template_help = f"{', '.join(TEMPLATES)}, or a file made from one"
-    parser.add_argument("--template", type=str, required=True, help=template_help)
+    parser.add_argument("--template", type=str, required=True, help=f"{', '.join(TEMPLATES)}, or a file made from one")
     parser.add_argument("--out", type=Path | None, default=None, help="sweep folder; by default runs/NAME of FILE")
     parser.add_argument("--values", type=dict[str, Any], default={}, help="values of the template: {image: precis:1}")
     options = parser.parse_args(arguments)

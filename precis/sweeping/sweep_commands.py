@@ -62,8 +62,7 @@ def status(arguments: list[str]) -> None:
     for point in points:
         state = Text(point.state, style=sweep_folder.STYLES.get(point.state, ""))
         label = Text(printable_line(point.job.label))
-        detail = Text(printable_line(point.detail))
-        table.add_row(label, state, Text(point.slurm), detail)
+        table.add_row(label, state, Text(point.slurm), Text(printable_line(point.detail)))
     console = Console()
     console.print(table)
     by_state = ", ".join(f"{count} {state}" for state, count in counts.items())

@@ -68,5 +68,4 @@ def write_best(search: "Search", best: "FrozenTrial") -> None:
     points = read_described(search.out)["points"]
     (point,) = (point for point in points if point["run"] == f"trial-{best.number:03}")
     header = f"# {point['label']}: {search.section['metric']} {best.value:.4g} in its best validation\n"
-    config = yaml.safe_dump(point["config"], sort_keys=False, allow_unicode=True)
-    atomic_write(search.out / BEST, header + config)
+    atomic_write(search.out / BEST, header + yaml.safe_dump(point["config"], sort_keys=False, allow_unicode=True))
