@@ -99,7 +99,7 @@ class System:
     """Runs that differ only in their seed."""
 
     name: str  # name that distinguishes it from other systems
-    runs: list[RunRecord] = field(default_factory=list)  # at least one run, over the same documents
+    runs: list[RunRecord]  # at least one run, over the same documents
 
     @property
     def is_fixed(self) -> bool:
@@ -108,8 +108,7 @@ class System:
 
     def scores_by_run(self, measures: Sequence[str]) -> NDArray[np.float64]:
         """Return the scores of all runs and documents, [runs, documents, measures]."""
-        runs = [np.stack([run.measures[name] for name in measures], axis=1) for run in self.runs]
-        return np.stack(runs)
+        return np.stack([np.stack([run.measures[name] for name in measures], axis=1) for run in self.runs])
 
     def scores(self, measure: str) -> NDArray[np.float64]:
         """Return the scores of the N documents, averaged over runs, [N]."""
@@ -257,13 +256,12 @@ def systems_of(runs: Sequence[RunRecord]) -> list[System]:
     for run in runs:
         setting = json.dumps(run.setting, sort_keys=True) if run.config else str(run.path)
         groups.setdefault(setting, []).append(run)
-    systems = []  # named below, by how they differ
+    systems: list[list[RunRecord]] = []  # runs of each system
     for group in groups.values():
         same_seed_twice = len({run.seed for run in group}) < len(group)
-        systems += [System("", [run]) for run in group] if same_seed_twice else [System("", group)]
-    for system, name in zip(systems, _system_names(systems)):
-        system.name = name
-    return systems
+        systems += [[run] for run in group] if same_seed_twice else [group]
+    names = _system_names([system[0] for system in systems])  # the runs of a system differ only in their seed
+    return [System(name, system) for name, system in zip(names, systems)]
 
 
 def _sort_records(run: RunRecord, as_in: RunRecord) -> None:
@@ -304,13 +302,12 @@ def config_differences(systems: Sequence[System]) -> dict[str, list[Any]]:
     return {key: [setting.get(key) for setting in settings] for key in _differing_keys(settings)}
 
 
-def _system_names(systems: Sequence[System]) -> list[str]:
-    """Return names of systems: label in a sweep, differing config values, or file name; and the path if not unique."""
-    runs = [system.runs[0] for system in systems]  # the runs of a system differ only in their seed
+def _system_names(runs: Sequence[RunRecord]) -> list[str]:
+    """Return names for a run of each system: label in a sweep, differing config values or file name, unique by path."""
     labels = [run.label for run in runs]
     if all(labels) and len(set(labels)) == len(labels):
         return labels
-    differing = config_differences(systems)  # by key; not in names if there are too many
+    differing = _differing_keys([run.setting for run in runs])  # not in names if there are too many
     names = []
     for run in runs:
         parts = [f"{short_key(key, set(differing))}={format_value(run.setting.get(key))}" for key in differing]
