@@ -1,6 +1,5 @@
 """Tables of `precis evaluate` on a terminal."""
 
-import math
 import shlex
 from collections.abc import Mapping
 from typing import Any
@@ -69,12 +68,8 @@ def _show_ranking(scores: list[dict[str, Any]], title: str, console: Console) ->
         means.setdefault(score["system"], {})[score["measure"]] = score["mean"]
     measures = list(dict.fromkeys(score["measure"] for score in scores))
     table = _table(title, "system", *measures[:_MAX_COLUMNS])  # as many as fit a terminal
-
-    def rank(system: str) -> float:
-        mean = means[system][measures[0]]
-        return math.inf if mean is None else -mean  # the highest first, None last
-
-    for system in sorted(means, key=rank):
+    first = {system: by_measure[measures[0]] for system, by_measure in means.items()}  # mean of the first measure
+    for system in sorted(means, key=lambda system: (first[system] is None, -(first[system] or 0))):  # None comes last
         table.add_row(Text(one_line(system)), *(_number(means[system][name]) for name in measures[:_MAX_COLUMNS]))
     console.print(table)
     if len(measures) > _MAX_COLUMNS:
