@@ -1,7 +1,7 @@
 """All measures over a list of outputs: a score for each document, and a signature."""
 
 import importlib.util
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -88,13 +88,12 @@ def lacking(metric: str, predictions: Sequence[Prediction], options: ScoreOption
     return None
 
 
-def score(predictions: Sequence[Prediction], metrics: Iterable[str], options: ScoreOptions) -> dict[str, Scores]:
+def score(predictions: Sequence[Prediction], metrics: Sequence[str], options: ScoreOptions) -> dict[str, Scores]:
     """Return the scores of all outputs by measure; a metric, such as `rouge`, has one or more measures (`rouge1`, ...).
 
     Metrics are keys of `METRICS` or import paths. Empty outputs score 0 in comparisons with references or sources, and
     have NaN for novelty, copying and repetition. A `UserError` if an output lacks references that a metric needs.
     """
-    metrics = list(metrics)
     scores = {}
     if any(metric in NEED_REFERENCES for metric in metrics):
         for prediction in predictions:
