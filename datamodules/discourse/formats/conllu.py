@@ -30,9 +30,8 @@ class _Reading:
     paragraphs: list[int] = field(default_factory=list)  # first characters
     sentence_start: int | None = None  # first character of the current sentence; None before its first word
     new_paragraph: bool = False  # whether the next word begins a paragraph
-    range_start: int = 0  # first character of the last range of words such as 3-4 (`don't` of `do` and `n't`)
+    range_position: int = 0  # first character of the next word of a range such as 3-4 (`don't` of `do` and `n't`)
     last_in_range: int = 0  # number of the last word of this range; 0 without a range in the sentence
-    range_chars: int = 0  # number of characters of its words that have been read
 
     def end_sentence(self) -> None:
         if self.sentence_start is not None:
@@ -108,8 +107,7 @@ def _read_word(line: str, where: str, reading: _Reading) -> None:
         raise TreebankError(f"{where}: {identifier!r} is not the number of a word; is this CoNLL-U?")
     if "." in identifier:  # an empty node, such as 8.1, is not in the text
         return
-    space_after = "" if "SpaceAfter=No" in misc else " "
-    start = _add_word(identifier, form, space_after, reading)
+    start = _add_word(identifier, form, "" if "SpaceAfter=No" in misc else " ", reading)
     for entry in misc:
         if entry.startswith("Discourse="):  # this word begins an EDU
             edu_number = len(reading.edges) + 1
@@ -119,8 +117,8 @@ def _read_word(line: str, where: str, reading: _Reading) -> None:
 def _add_word(identifier: str, form: str, space_after: str, reading: _Reading) -> int:
     """Append a word or a range like `1-2` to `reading`, not the words inside a range; return its start in the text."""
     if identifier.isdecimal() and int(identifier) <= reading.last_in_range:  # a word inside a range
-        start = min(reading.range_start + reading.range_chars, len(reading.text) - 1)  # its words may exceed the text
-        reading.range_chars += len(form)
+        start = min(reading.range_position, len(reading.text) - 1)  # its words may exceed the text
+        reading.range_position += len(form)
         return start
     start = len(reading.text) + len(reading.space)
     reading.text += reading.space + form
@@ -131,8 +129,7 @@ def _add_word(identifier: str, form: str, space_after: str, reading: _Reading) -
         reading.paragraphs.append(start)
         reading.new_paragraph = False
     if "-" in identifier:
-        reading.range_start, reading.last_in_range = start, int(identifier.split("-")[1])
-        reading.range_chars = 0
+        reading.range_position, reading.last_in_range = start, int(identifier.split("-")[1])
     return start
 
 
@@ -150,22 +147,18 @@ def _edge(entry: str, where: str, number: int) -> re.Match:
 
 def _tree(reading: _Reading) -> Tree:
     """Build the tree from the edges of all EDUs, which are numbered from 1 in the file."""
-    heads, relations, kinds, depths = [], [], [], []  # arguments of `from_dependencies`, one value for each EDU
+    rows = []  # arguments of `from_dependencies` for each EDU: head, relation, kind, depth
     for _, where, edge in reading.edges:
-        depths.append(int(edge["depth"]))
         if not edge["head"]:  # only the root has no head
-            heads.append(-1)
-            relations.append("ROOT")
-            kinds.append("root")
+            rows.append((-1, "ROOT", "root", int(edge["depth"])))
             continue
         head = int(edge["head"]) - 1
         if not 0 <= head < len(reading.edges):
             raise TreebankError(f"{where}: {reading.id}: the head {edge['head']} does not exist")
-        heads.append(head)
-        relations.append(edge["relation"])
-        kinds.append("m" if edge["nucleus"] else "s")  # a further nucleus, or a satellite
+        kind = "m" if edge["nucleus"] else "s"  # a further nucleus, or a satellite
+        rows.append((head, edge["relation"], kind, int(edge["depth"])))
     try:
-        return from_dependencies(heads, relations, kinds, depths)
+        return from_dependencies(*zip(*rows))
     except TreeError as error:
         first_line = reading.edges[0][1]
         raise TreebankError(f"{first_line}: {reading.id}: not a tree: {error} (EDUs counted from 0)") from error
@@ -204,8 +197,7 @@ def from_dependencies(
     order = list(roots)  # heads before their dependents
     for edu in order:
         order.extend(dependents[edu])
-    if len(order) < len(heads):
-        unreachable = set(range(len(heads))) - set(order)
+    if unreachable := set(range(len(heads))) - set(order):
         raise TreeError(f"EDU {min(unreachable)} depends on itself in a cycle")
     extents: dict[int, tuple[int, int]] = {}  # first and last EDU of the largest constituent of each head
     nodes = []
