@@ -63,8 +63,7 @@ def read(text: str, name: str) -> list[TreebankDocument]:
                 raise TreebankError(f"{name}:{bracket.line}: EDU {number} occurs twice")
             texts[number] = _text(bracket, name)
             extents[id(bracket)] = number - 1, number - 1
-    missing = set(range(1, len(texts) + 1)) - set(texts)
-    if missing:
+    if missing := set(range(1, len(texts) + 1)) - set(texts):
         raise TreebankError(f"{name}: EDU {min(missing)} is missing; EDUs are numbered from 1")
     try:
         tree = Tree(len(texts), tuple(nodes))
@@ -158,8 +157,6 @@ def _document(identifier: str, edu_texts: list[str], tree: Tree, name: str) -> T
     last_edus = [edu for edu, edu_text in enumerate(edu_texts) if edu_text.endswith(PARAGRAPH_END)]
     if last_edus and last_edus[-1] != len(edu_texts) - 1:
         last_edus.append(len(edu_texts) - 1)  # the last paragraph may lack the mark
-    paragraphs, first = [], 0
-    for last in last_edus:
-        paragraphs.append((edus[first][0], edus[last][1]))
-        first = last + 1
+    first_edus = [0, *(last + 1 for last in last_edus)]
+    paragraphs = [(edus[first][0], edus[last][1]) for first, last in zip(first_edus, last_edus)]
     return validate_document(TreebankDocument(identifier, text, edus, paragraphs=paragraphs, tree=tree), name)
