@@ -3,7 +3,7 @@
 import xml.etree.ElementTree as ElementTree
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import PurePath
 
 from datamodules.discourse.records import TreebankDocument, TreebankError, join_edus, validate_document
@@ -21,7 +21,7 @@ class _Unit:
     parent: str  # id of the unit that it is attached to; empty for the root
     relation: str  # relation to the parent
     kind: str  # segment, span, multinuc
-    edu: int = -1  # index of the EDU of a segment; -1 for a group
+    edu: int  # index of the EDU of a segment; -1 for a group
     nuclei: list["_Unit"] = field(default_factory=list)
     satellites: list["_Unit"] = field(default_factory=list)
 
@@ -53,8 +53,7 @@ def read(text: str, name: str) -> list[TreebankDocument]:
         if unit.edu >= 0 and is_blank(texts[unit.edu]):  # -1 for a group
             raise TreebankError(f"{name}: segment {unit.id} has no text; fix or remove it")
     try:
-        root_unit = _link(units, relation_types)
-        tree = Tree(len(texts), tuple(_nodes(root_unit)))
+        tree = Tree(len(texts), tuple(_nodes(_link(units, relation_types))))
     except TreeError as error:
         raise TreebankError(f"{name}: not a tree: {error}; fix it in RSTTool or rstWeb") from error
     identifier = PurePath(name.removesuffix(".gz")).stem
@@ -64,15 +63,13 @@ def read(text: str, name: str) -> list[TreebankDocument]:
 def _units(root: ElementTree.Element, name: str) -> dict[str, _Unit]:
     """Return the segments and groups of the file `name` by id, in its order; `_link` adds nuclei and satellites."""
     units: dict[str, _Unit] = {}
-    num_edus = 0
+    edus = count()  # segments are in the order of the text
     for element in root.iter():
         if element.tag not in ("segment", "group"):
             continue
         kind = "segment" if element.tag == "segment" else element.get("type", SPAN)  # SPAN is the default
-        unit = _Unit(element.get("id", ""), element.get("parent", ""), element.get("relname", ""), kind)
-        if unit.kind == "segment":
-            unit.edu = num_edus  # segments are in the order of the text; a group keeps -1
-            num_edus += 1
+        edu = next(edus) if kind == "segment" else -1
+        unit = _Unit(element.get("id", ""), element.get("parent", ""), element.get("relname", ""), kind, edu)
         if not unit.id or unit.id in units:
             raise TreebankError(f"{name}: the id {unit.id!r} of a {element.tag} is empty or taken; ids must be unique")
         units[unit.id] = unit
@@ -102,10 +99,9 @@ def _link(units: dict[str, _Unit], relation_types: dict[str, set[str]]) -> _Unit
         if is_span and len(unit.nuclei) > 1:
             raise TreeError(f"the span {unit.id} has {len(unit.nuclei)} nuclei")
         reached += children[unit.id]
-    if len(reached) < len(units):
-        reached_ids = {unit.id for unit in reached}
-        unreachable = next(unit for unit in units.values() if unit.id not in reached_ids)
-        raise TreeError(f"{unreachable.id} is attached to itself in a cycle")
+    reached_ids = {unit.id for unit in reached}
+    if unreachable := [name for name in units if name not in reached_ids]:
+        raise TreeError(f"{unreachable[0]} is attached to itself in a cycle")
     return roots[0]
 
 
