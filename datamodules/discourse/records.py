@@ -1,6 +1,7 @@
 """`TreebankDocument`: a text with its EDUs and RST tree, and its validation."""
 
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
 from datamodules.discourse.trees import Tree
 from datamodules.documents import UserError
@@ -52,8 +53,7 @@ def validate_document(document: TreebankDocument, where: str) -> TreebankDocumen
     end_before = 0
     end_of_text = (len(document.text), len(document.text))  # as a last EDU, to find text after the EDUs, too
     for number, (start, end) in enumerate([*document.edus, end_of_text]):
-        between = document.text[end_before:start].strip()  # must be whitespace
-        if between:
+        if between := document.text[end_before:start].strip():  # must be whitespace
             place = f"{between[:40]!r} (characters {end_before} to {start})"
             raise TreebankError(f"{location}: {place} belongs to no EDU; one is missing before EDU {number}")
         end_before = end
@@ -79,12 +79,8 @@ def join_edus(texts: list[str]) -> tuple[str, list[Offsets]]:
 
     As in `join_sentences`, no space follows a Chinese or Japanese character.
     """
-    offsets: list[Offsets] = []
-    start = 0
-    for text in texts:
-        offsets.append((start, start + len(text)))
-        start += len(text) + len(space_after(text))
-    return join_sentences(texts), offsets
+    starts = accumulate((len(text) + len(space_after(text)) for text in texts), initial=0)
+    return join_sentences(texts), [(start, start + len(text)) for start, text in zip(starts, texts)]
 
 
 def in_language(document: TreebankDocument, code: str) -> TreebankDocument:
