@@ -63,14 +63,13 @@ def parser_features(
     else:
         ids, offsets = subwords(text)
         tokens = torch.tensor(ids, dtype=torch.long)  # [T]
-    paragraph_starts = [start for start, _ in request.paragraphs or paragraph_offsets(text)]
     return ParserFeatures(
         id=name,
         digest=text_digest(json.dumps([text, [list(edu) for edu in edus]])),  # key of cached EDU vectors
         tokens=tokens,
         token_edus=align(torch.tensor(offsets).reshape(-1, 2), torch.tensor(edus, dtype=torch.int32)),
         sentence=_unit_of(edus, sentence_starts(request, name)),  # index of the sentence of each EDU, [E]
-        paragraph=_unit_of(edus, paragraph_starts),
+        paragraph=_unit_of(edus, [start for start, _ in request.paragraphs or paragraph_offsets(text)]),
         nodes=torch.tensor(nodes, dtype=torch.long).reshape(-1, 4),  # class: index in `label_classes`; no node: [0, 4]
     )
 
@@ -97,11 +96,9 @@ class ParserBatch(Batch):
     @classmethod
     def of(cls, texts: list[ParserFeatures]) -> Self:
         """Build a batch; tokens and nodes of all texts are concatenated, features of EDUs are padded with zeros."""
-        edu_token_counts, nodes = [], []
-        for number, text in enumerate(texts):
-            edu_token_counts.append(torch.bincount(text.token_edus[text.token_edus >= 0], minlength=text.size))  # [E]
-            text_index = torch.full_like(text.nodes[:, :1], number)  # [E - 1, 1]
-            nodes.append(torch.cat([text_index, text.nodes], 1))  # (text, start, split, end, class), [E - 1, 5]
+        edu_tokens = [torch.bincount(text.token_edus[text.token_edus >= 0], minlength=text.size) for text in texts]
+        # (index of the text, start, split, end, class), [E - 1, 5]
+        nodes = [torch.nn.functional.pad(text.nodes, (1, 0), value=number) for number, text in enumerate(texts)]
         return cls(
             ids=[text.id for text in texts],
             references=[[] for _ in texts],  # none: a parser does not summarize
@@ -109,7 +106,7 @@ class ParserBatch(Batch):
             tokens=torch.cat([text.tokens for text in texts]),
             token_counts=[len(text.tokens) for text in texts],
             token_edus=torch.cat([text.token_edus for text in texts]),
-            edu_tokens=pad_sequence(edu_token_counts, batch_first=True),
+            edu_tokens=pad_sequence(edu_tokens, batch_first=True),
             sentence=pad_sequence([text.sentence for text in texts], batch_first=True),
             paragraph=pad_sequence([text.paragraph for text in texts], batch_first=True),
             sizes=torch.tensor([text.size for text in texts]),
