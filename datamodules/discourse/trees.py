@@ -6,7 +6,7 @@ Each node has the first EDU of each child. All algorithms are loops without recu
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 SPAN = "span"  # relation of the only nucleus of a node, whose satellites have the actual relations
@@ -144,10 +144,8 @@ class Tree:
         the binary trees of GUM. Several satellites of a nucleus are attached from the nearest to the farthest, first
         those after the nucleus, then those before it. With satellites S and T, S N T becomes S (N T), N S T (N S) T.
         """
-        nodes = []
-        for node in self.nodes:
-            nodes.extend([node] if len(node.starts) == 2 else _binary_nodes(node))
-        return Tree(self.size, tuple(nodes))
+        nodes = ([node] if len(node.starts) == 2 else _binary_nodes(node) for node in self.nodes)
+        return Tree(self.size, tuple(chain.from_iterable(nodes)))
 
     def nested(self) -> list | int:
         """Return the tree as JSON: the number of an EDU, or `[nuclearity, relation, child, child, ...]`.
