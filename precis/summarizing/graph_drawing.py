@@ -47,12 +47,9 @@ def strongest(weights: NDArray, max_links: int = LINKS, min_weight: float = MIN_
     """Return links to draw, pairs (i, j), i < j: the strongest to or from each of L paragraphs, by weights [L, L]."""
     strength = np.maximum(weights, weights.T).astype(float)  # [L, L], symmetric
     np.fill_diagonal(strength, -1)  # below `min_weight`: no paragraph is linked to itself
-    pairs = set()
-    for i, links in enumerate(strength):  # links: [L], of paragraph i
-        for j in np.argsort(-links, kind="stable")[:max_links].tolist():  # the largest first
-            if links[j] >= min_weight:
-                pairs.add((min(i, j), max(i, j)))
-    return sorted(pairs)
+    partners = np.argsort(-strength, kind="stable")[:, :max_links].tolist()  # of each paragraph, the strongest first
+    pairs = ((i, j) for i, others in enumerate(partners) for j in others if strength[i, j] >= min_weight)
+    return sorted({(min(pair), max(pair)) for pair in pairs})
 
 
 def draw_svg(
@@ -216,8 +213,7 @@ def _run_pictures(options: Namespace) -> list[GraphPicture]:
     index_of_id = {name: index for index, name in enumerate(table["id"])}
     ids = options.id or [name for name in predictions if name in index_of_id][: options.documents]
     ids = ids or list(index_of_id)[:1]  # without predictions: the first document of the split
-    missing = [name for name in ids if name not in index_of_id]
-    if missing:
+    if missing := [name for name in ids if name not in index_of_id]:
         raise UserError(f"{folder}: no document {missing[0]!r} in its {options.split} split; pass --split")
     documents = [as_document(table[index_of_id[name]]) for name in ids]
     data.graph.prepare(documents)  # computes what the graph needs, such as parses
