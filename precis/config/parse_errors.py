@@ -23,7 +23,6 @@ _DATA_FILES = (".jsonl", ".csv", ".parquet", ".gz", ".txt")
 _RELATIONS = {">": "above", ">=": "at least", "<": "below", "<=": "at most"}
 _GROUPS = {"trainer": "pytorch_lightning.Trainer", "checkpoint": "pytorch_lightning.callbacks.ModelCheckpoint"}
 _SIMILAR = 0.8  # ratio of difflib above which a class of the suite is suggested without looking into libraries
-_HELP = "`precis {command} --help` lists what there is"
 
 
 def explain(message: str, command: str) -> str:
@@ -34,7 +33,7 @@ def explain(message: str, command: str) -> str:
     keys = re.findall(r'Parser key "([^"]+)"', message)  # from the outer to the inner parser
     classes = re.findall(r"given class_path '([^']+)'", message)  # that the user named
     where = f"{'.'.join(keys)}: " if keys else ""
-    help_hint = _HELP.format(command=command)
+    help_hint = f"`precis {command} --help` lists what there is"
     value = re.search(r"(?:Got|Given) value: (.*)", message)
     if value and keys and keys[-1] == "corpus" and Path(value[1]).suffix in _DATA_FILES:
         option = f"--{'.'.join(keys)}"
@@ -52,9 +51,8 @@ def explain(message: str, command: str) -> str:
         return f"{where}{suggest_option(name, classes[-1]) or _no_option(name, help_hint)}"
     if match := re.search(r"does not accept option '([^']+)'", message):
         group, _, name = match[1].rpartition(".")
-        if not group:
-            return _no_option(name, help_hint)
-        return f"{group}: {suggest_option(name, group) or _no_option(name, help_hint)}"
+        where = f"{group}: " if group else ""
+        return f"{where}{suggest_option(name, group) or _no_option(name, help_hint)}"
     if match := re.search(r"has no attribute '([^']+)'|No module named '([^']+)'", message):
         name = classes[-1] if classes else match[1] or match[2]
         return f"{where}there is no class {name}; {suggest_class(name) or help_hint}"
