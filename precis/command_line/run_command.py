@@ -71,8 +71,7 @@ def run_command(arguments: list[str]) -> int:
             raise
         is_usage_error = isinstance(error, ArgumentError)
         message = explain(str(error), arguments[0]) if is_usage_error else " ".join(str(error).split())
-        message += _remedy(error)
-        message = re.sub(r"(\S{200})\S{300,}", r"\1...", message)  # cut values that are longer than any path
+        message = re.sub(r"(\S{200})\S{300,}", r"\1...", message + _remedy(error))  # cut values longer than any path
         print(f"precis: error: {printable_line(message)}", file=sys.stderr)
         return 2 if is_usage_error else 1
     finally:
@@ -104,8 +103,7 @@ def _errors_of_lightning() -> tuple[type[Exception], ...]:
 
 def _send_again(unraisable: "sys.UnraisableHookArgs") -> None:
     """Send a signal again if its handler raised an exception in a destructor, which Python only passes to this hook."""
-    numbers = {KeyboardInterrupt: signal.SIGINT, SystemExit: signal.SIGTERM}
-    if number := numbers.get(unraisable.exc_type):
+    if number := {KeyboardInterrupt: signal.SIGINT, SystemExit: signal.SIGTERM}.get(unraisable.exc_type):
         threading.Timer(0.05, os.kill, (os.getpid(), number)).start()  # after 0.05 s, when the destructor has ended
     elif unraisable.exc_type is not AttributeError:  # in a destructor after an interrupted constructor
         sys.__unraisablehook__(unraisable)
