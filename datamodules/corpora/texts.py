@@ -135,8 +135,7 @@ class ParallelText(Corpus):
         except UnicodeDecodeError as error:
             return BadRecord(where, f"not UTF-8 (byte 0x{error.object[error.start]:02x})", FIX_OR_SKIP)
         reference = self._sentences(references[0]) if any(references) else None  # an empty line is no reference
-        row = {"document": self._sentences(document), "summary": reference}
-        return self.fields.record(row, where, name)
+        return self.fields.record({"document": self._sentences(document), "summary": reference}, where, name)
 
     def _sentences(self, line: str) -> str | list[list[str]]:  # a string, or a list of one text, a list of sentences
         return [line.split(self.separator)] if self.separator else line

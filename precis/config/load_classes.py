@@ -28,8 +28,7 @@ def add_corpus_arguments(parser: ArgumentParser, on_bad_record: str = "raise") -
     load_classes(datamodules.corpora)  # so that --corpus takes short names
     parser.add_subclass_arguments(Corpus, "corpus", required=False)
     add("--language", type=str, default="en", help="ISO code of the language; xx for any")
-    record_help = "what to do with invalid records"
-    add("--on_bad_record", type=Literal["raise", "skip"], default=on_bad_record, help=record_help)
+    add("--on_bad_record", type=Literal["raise", "skip"], default=on_bad_record, help="what to do with invalid records")
     add("--num_proc", type=int, default=1, help="number of processes for sentence splitting")
 
 

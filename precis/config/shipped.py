@@ -30,8 +30,7 @@ def find_shipped(name: str, folder: Path) -> Path:
         if shipped.is_file() and shipped.resolve().is_relative_to(folder.resolve()):  # not ../ out of the folder
             return shipped
     kind = folder.name.removesuffix("s")  # config or sweep
-    names = short_names(folder)
-    similar = get_close_matches(relative.removesuffix(".yaml"), names, n=1)
+    similar = get_close_matches(relative.removesuffix(".yaml"), short_names(folder), n=1)
     hint = f"did you mean {similar[0]}? " if similar else ""
     raise UserError(f"{name}: no such {kind} file; {hint}see experiments/{folder.name} for those of the suite")
 

@@ -52,11 +52,10 @@ def workspace(dashboard: Dashboard, entity: str, project: str) -> workspaces.Wor
 
 def ablation_report(entity: str, project: str) -> reports.Report:
     """Return the W&B report on the ablations of RSTformer: each is a group of runs, averaged over seeds."""
-    ablations = reports.UnorderedList(items=[f"{name}: {meaning}" for name, meaning in contents.ABLATIONS.items()])
     blocks = [
         reports.P(HOW),  # how scores were computed, and how to test them
         reports.H2("ablations"),
-        ablations,
+        reports.UnorderedList(items=[f"{name}: {meaning}" for name, meaning in contents.ABLATIONS.items()]),
         reports.H2("scores on test"),
         _grid(entity, project, _bars(contents.TESTED)),
         reports.H2("while training"),

@@ -114,10 +114,9 @@ def _describe_caches() -> dict[str, str]:
     hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
     entries = list(list_entries(folder)) if folder.is_dir() else []
     files = (path for path in hub.rglob("*") if path.is_file() and not path.is_symlink())  # link targets are counted
-    hub_bytes = sum(path.stat().st_size for path in files)
     caches = {
         str(folder): f"{counted(len(entries), 'entry')}, {format_size(sum(entry.nbytes for entry in entries))}",
-        str(hub): f"Hugging Face hub, {format_size(hub_bytes)}",
+        str(hub): f"Hugging Face hub, {format_size(sum(path.stat().st_size for path in files))}",
     }
     for path in (folder, hub):
         parent = next(place for place in (path, *path.absolute().parents) if place.exists())  # nearest that exists

@@ -35,8 +35,7 @@ def demo(arguments: list[str]) -> None:
     from precis.playground.playground import Playground  # here, because it imports torch
 
     runs = options.runs or [default_model(), "docstring"]  # names of two shipped models
-    page = build(Playground(runs, options.split, options.max_characters))
-    serve(page, options.host, options.port)
+    serve(build(Playground(runs, options.split, options.max_characters)), options.host, options.port)
 
 
 def check_installed() -> None:

@@ -99,8 +99,7 @@ class MetricsRecord(Callback):
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Log the pending values, which Lightning would have logged if the run had not ended."""
-        pending = checkpoint[KEY]["pending"]  # values of the checkpoint's step, or None
-        if pending:
+        if pending := checkpoint[KEY]["pending"]:  # values of the checkpoint's step, or None
             for logger in trainer.loggers:
                 logger.log_metrics(pending["values"], step=pending["step"])
                 logger.save()

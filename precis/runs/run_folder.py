@@ -113,8 +113,7 @@ def load_run(
         data.tokenizer = data.tokenizer_type.of_checkpoint(data.checkpoint)
     model.set_language(data.language.code)
     model.set_tokenizer(data.tokenizer)
-    path = checkpoint or best_checkpoint(run)
-    state = read_checkpoint(path)
+    state = read_checkpoint(checkpoint or best_checkpoint(run))
     model.on_load_checkpoint(state)  # checks that vocabulary and weights fit
     model.load_state_dict(state["state_dict"])
     return Run(model.eval(), data, config)

@@ -94,8 +94,7 @@ class WandbRecord(Callback):
         # After a validation with a new best score, best.ckpt is written first, so its scores are the present metrics.
         best = best_score(trainer)
         if best is not None and best != self._best_scores.get("score"):
-            metrics = trainer.callback_metrics.items()
-            values = {name: value.item() for name, value in metrics if name.startswith("val/")}
+            values = {name: value.item() for name, value in trainer.callback_metrics.items() if name.startswith("val/")}
             self._best_scores = {"score": best, "summary": values | {"best_step": trainer.global_step}}
         if self._best_scores:  # at each checkpoint, because W&B replaces them by the last logged values
             for run in self._wandb_runs(trainer):

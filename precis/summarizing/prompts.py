@@ -30,8 +30,7 @@ def shipped_prompts() -> list[str]:
 
 def read_prompt(name: str) -> str:
     """Return the text of a shipped prompt by its name, or of a file; a `UserError` if there is neither."""
-    shipped = FOLDER / f"{name}.txt"
-    path = shipped if name in shipped_prompts() else Path(name)
+    path = FOLDER / f"{name}.txt" if name in shipped_prompts() else Path(name)
     if not path.is_file():
         raise UserError(f"--prompt {name}: no such file; give one, or one of {', '.join(shipped_prompts())}")
     return read_text(path)
