@@ -20,8 +20,7 @@ def read_json(path: Path, **types: Any) -> dict[str, Any]:
     try:
         content = load_json(path.read_text(encoding="utf-8-sig"))
     except (ValueError, OSError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"{path}: cannot be read ({reason}); {REMEDY}") from None
+        raise UserError(f"{path}: cannot be read ({' '.join(str(error).split())}); {REMEDY}") from None
     if not isinstance(content, dict):
         raise UserError(f"{path}: not a JSON object; {REMEDY}")
     for key, kind in types.items():
@@ -39,11 +38,8 @@ def _has_type(value: Any, kind: Any) -> bool:
         return any(_has_type(value, part) for part in arguments)
     if not isinstance(value, origin) or (origin is int and isinstance(value, bool)):  # a bool is an int in Python
         return False
-    if origin is dict and arguments:  # keys are strings in JSON
-        return all(_has_type(item, arguments[1]) for item in value.values())
-    if origin is list and arguments:
-        return all(_has_type(item, arguments[0]) for item in value)
-    return True
+    items = value.values() if isinstance(value, dict) else value  # keys are strings in JSON
+    return not arguments or all(_has_type(item, arguments[-1]) for item in items)  # the last argument is T
 
 
 def folder_beside(path: Path, name: object) -> Path:
