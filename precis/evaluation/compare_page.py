@@ -101,9 +101,8 @@ def chosen_documents(comparison: Comparison, max_count: int) -> list[int]:
     first_runs = [system.runs[0].measures[measure] for system in comparison.systems]
     scores = np.nan_to_num(np.stack(first_runs))  # [systems, N]; NaN, which has no rank, becomes 0
     ranking = np.argsort(scores.max(0) - scores.min(0), kind="stable")  # documents by range of scores over systems, [N]
-    if len(ranking) <= max_count:
-        return list(range(len(ranking)))
-    return sorted(ranking[np.linspace(0, len(ranking) - 1, max_count).round().astype(int)].tolist())  # corpus order
+    count = min(len(ranking), max_count)
+    return sorted(ranking[np.linspace(0, len(ranking) - 1, count).round().astype(int)].tolist())  # corpus order
 
 
 def document_data(comparison: Comparison, max_count: int, sources: Mapping[str, str]) -> list[dict[str, Any]]:
