@@ -97,9 +97,7 @@ def resumable(run: Path, write: bool = True) -> Path:
     """Return the newest intact checkpoint of a run; with `write`, rename a damaged last one to `last.broken.ckpt`."""
     folder = Path(run) / "checkpoints"
     problems: list[str] = []  # damage of each checkpoint so far
-    for path in (folder / LAST, folder / PREVIOUS):
-        if not path.is_file():
-            continue
+    for path in filter(Path.is_file, (folder / LAST, folder / PREVIOUS)):
         if damage := find_damage(path):
             problems.append(f"{path}: {damage}")
             continue
