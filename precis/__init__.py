@@ -38,8 +38,7 @@ def __getattr__(name: str) -> Any:
         return version("precis-suite")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_MODULES[name]), name)
-    globals()[name] = value  # so that the next use does not call this function
+    globals()[name] = value = getattr(import_module(_MODULES[name]), name)  # the next use does not call this function
     return value
 
 
