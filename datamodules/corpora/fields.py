@@ -165,8 +165,7 @@ def _lines_or_text(text: str | list[str], sentences: Sentences) -> str | list[st
 def _bad_field(row: dict[str, Any], where: str, field: str, expected: str, argument: str) -> BadRecord:
     """Return the error of a field that is missing or not of type `expected`; the user names it by option `argument`."""
     if field not in row:
-        available = ", ".join(row) or "none"
-        problem = f"it has no field {field!r} (there are: {available})"
+        problem = f"it has no field {field!r} (there are: {', '.join(row) or 'none'})"
         return BadRecord(where, problem, f"name the right one with `{argument}`, {OR_SKIP}")
     kind = "null" if row[field] is None else f"of type {type(row[field]).__name__}"
     return BadRecord(where, f"field {field!r} is {kind}, not {expected}", FIX_OR_SKIP)
