@@ -104,10 +104,7 @@ def corpus(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     if (options.file is None) == (options.corpus is None):  # both or neither
         raise UserError("precis corpus describes one corpus: give a file of records, or --corpus CORPUS ...")
-    if options.file:
-        described_corpus = guess_corpus(options.file)
-    else:
-        described_corpus = parser.instantiate_classes(options).corpus
+    described_corpus = guess_corpus(options.file) if options.file else parser.instantiate_classes(options).corpus
     if not described_corpus.splits():
         raise UserError(f"{type(described_corpus).__name__} has no split; name a source, such as --corpus.train")
     from precis.command_line.describe_corpus import describe_corpus
