@@ -41,14 +41,12 @@ def draw_text(tree: Tree, edu_texts: Sequence[str], width: int = 100) -> str:
         label = f"[{start + 1}] {one_line(edu_texts[start])}"  # of an EDU
         if node is not None:
             label = f"{_label(node)} ({node.nuclearity}) {node.start + 1}–{node.end + 1}"
+            last = len(node.starts) - 1
+            for index in reversed(range(last + 1)):  # last child first, so that the first child is popped next
+                mark, continuation = ("└─ ", "   ") if index == last else ("├─ ", "│  ")
+                pending.append((node.children[index], node.nuclearity[index], below + mark, below + continuation))
         role = f"{letter} " if letter else ""  # nuclearity in the parent; the root has none
         lines.append(shorten(_shorten_branch(branch, width // 2) + role + label, width))
-        if node is None:
-            continue
-        last = len(node.starts) - 1
-        for index in reversed(range(last + 1)):  # last child first, so that the first child is popped next
-            mark, continuation = ("└─ ", "   ") if index == last else ("├─ ", "│  ")
-            pending.append((node.children[index], node.nuclearity[index], below + mark, below + continuation))
     return "\n".join(lines) + "\n"
 
 
