@@ -84,9 +84,7 @@ def _portable(config: dict[str, Any], places: dict[str, str]) -> dict[str, Any]:
     config = {key: value for key, value in config.items() if key not in _LEFT_OUT}  # keys about training
     config = map_strings(config, lambda text: os.path.basename(text) if os.path.isabs(text) else text)
     data = config["data"].setdefault("init_args", {})
-    for key in _OF_THE_MACHINE:
-        if key in data:
-            data[key] = None  # a path that other machines lack
+    data |= dict.fromkeys(data.keys() & _OF_THE_MACHINE)  # to None: paths that other machines lack
     model = config["model"].setdefault("init_args", {})
     for key, place in places.items():
         path = IN_FOLDER if place == "." else f"{IN_FOLDER}/{place}"  # IN_FOLDER: the export's folder
