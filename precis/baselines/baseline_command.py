@@ -82,10 +82,9 @@ def _chosen_options(name: str, options: Namespace) -> dict[str, Any]:
     """Return the options for baseline `name` on the command line; a `UserError` for one that it does not have."""
     chosen = {option: options[option] for option in OPTIONS if options[option] is not None}
     available = [option for option in OPTIONS if option in inspect.signature(BASELINES[name]).parameters]
-    for option in chosen:
-        if option not in available:
-            others = ", ".join(f"--{other}" for other in available)
-            raise UserError(f"{name} has no option --{option}; it has {others}")
+    if refused := [option for option in chosen if option not in available]:
+        others = ", ".join(f"--{other}" for other in available)
+        raise UserError(f"{name} has no option --{refused[0]}; it has {others}")
     if chosen.get("threshold") == "none":  # "none" is a value; None means that the option is absent
         chosen["threshold"] = None
     return chosen
