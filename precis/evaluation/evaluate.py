@@ -107,8 +107,7 @@ def _name_systems(by_file: Mapping[Path, Sequence[Prediction]]) -> list[Predicti
     predictions = []
     for path, file_predictions in by_file.items():
         name = path.name.split(".")[0]  # `led` for led.predictions.jsonl
-        for prediction in file_predictions:
-            predictions.append(replace(prediction, system=name) if prediction.system is None else prediction)
+        predictions += [replace(each, system=name) if each.system is None else each for each in file_predictions]
     output_files.check_ids(predictions)
     output_files.check_all_or_none(predictions, "document")
     return predictions
