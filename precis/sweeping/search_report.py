@@ -25,7 +25,9 @@ def trial_rows(search: Search) -> list[dict[str, Any]]:
     workers = states(search.out, worker_jobs(search.out, 1))  # workers with a folder, and at least worker 1
     active = {worker.job.folder.name for worker in workers if worker.state == "running"}
     described = []
-    for trial in (trial for trial in search.trials if trial.state != TrialState.WAITING):  # else it is only enqueued
+    for trial in search.trials:
+        if trial.state == TrialState.WAITING:
+            continue  # enqueued but not started
         worker = trial.user_attrs.get("worker")  # its number
         is_working = is_locked(search.out / f"worker-{worker}" / ".work.lock")  # held also by workers started by hand
         unfinished = "running" if f"worker-{worker}" in active or is_working else "interrupted"

@@ -99,11 +99,14 @@ def states(out: Path, jobs: Sequence[Job] | None = None) -> list[PointState]:
     """Return the states of jobs, such as workers of a search; by default, of all points in points.json."""
     jobs = read_points(out) if jobs is None else jobs
     submitted = read_launch(out)["jobs"]
-    ids = [submitted.get(job.folder.name, "") for job in jobs]  # in SLURM; empty if it was not submitted
+    slurm_ids = [submitted.get(job.folder.name, "") for job in jobs]  # empty if it was not submitted
     # Query the queue first: jobs that leave it in the meantime have their final state in the folder.
-    queued = queue(id for job, id in zip(jobs, ids) if not is_finished(job))
+    queued = queue(number for job, number in zip(jobs, slurm_ids) if not is_finished(job))
     launcher_is_active = bool(is_locked(Path(out) / LOCK))
-    return [PointState(job, *_state(job, queued.get(id), launcher_is_active), id) for job, id in zip(jobs, ids)]
+    return [
+        PointState(job, *_state(job, queued.get(number), launcher_is_active), number)
+        for job, number in zip(jobs, slurm_ids)
+    ]
 
 
 def _state(job: Job, in_slurm: tuple[str, str] | None, launcher_is_active: bool) -> tuple[str, str]:
