@@ -12,7 +12,7 @@ from datamodules.text.language import count_words, language_of, warn_if_not_engl
 from lightning_modules.summary import Summary
 from precis.api.arguments import Text, text_rows
 from precis.config.run_config import read_config
-from precis.config.shipped import LIGHT, checked_name, shipped_folder
+from precis.config.shipped import LEXRANK, LIGHT, checked_name, shipped_folder
 from precis.files.texts import documents_of
 from precis.summarizing.summary_options import LengthBudget, PositiveInt, Share
 
@@ -98,7 +98,9 @@ def summarize(
         run = _load_run(name, language)
         summaries = run.summarize(documents, **budget.options(run.model))  # limits of selection or decoding
         for document, summary in zip(documents, summaries, strict=True):
-            budget.cut(summary, count_words(document.sentences))  # in place; a generative model may exceed the budget
+            # lexrank selects within the budget; a generative model may exceed it, and is then cut in place
+            if name != LEXRANK and budget.cut(summary, count_words(document.sentences)):
+                summary.score(language)
     return summaries[0] if is_single else summaries
 
 

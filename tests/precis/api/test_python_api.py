@@ -81,6 +81,10 @@ def test_an_extractive_model_says_what_it_selected(extractive, precis):
     assert len(run.summarize(TEXTS[0], k=2).positions) == 2
     light = api.summarize({"document": TEXTS[0], "summary": "A mill."}, "small", sentences=1)  # without Lightning
     assert light.scores == pytest.approx(api.rouge([light.sentences], ["A mill."])) and light.scores["rouge1"] > 0
+    for name, whole in (("lexrank", True), ("docstring", False)):  # both exceed two words; only sentences stay whole
+        short = api.summarize({"document": TEXTS[0], "summary": "create a mill ."}, name, words=2)
+        assert (len(short.text.split()) > 2) == whole == (short.sentences[0] in TEXTS[0])
+        assert short.scores == pytest.approx(api.rouge([short.sentences], ["create a mill ."]))
 
 
 def test_scores_equal_those_of_the_commands(run_folder, precis, run, trained, corpus_files):
