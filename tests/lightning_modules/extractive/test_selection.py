@@ -69,6 +69,8 @@ def test_bounds_of_the_shared_way_the_order_of_equals_and_wrong_options():
     way = shared_path(cosines(points, points), document_cosine(points, document))[0]
     # on opposite sides of the document, equal sentences, and the document itself
     assert way[0].tolist() == [way[0, 0], pytest.approx(0, abs=1e-6), pytest.approx(1, abs=1e-6), 1]
+    vectors = torch.randn(9, 5, 384)  # the pooling cls gives a document the vector of its first sentence
+    assert (shared_path(cosines(vectors, vectors), document_cosine(vectors, vectors[:, 0]))[:, 0] == 1).all()
     vectors = torch.tensor([[east, east, north]])
     relations = Relations(cosines(vectors, vectors), torch.tensor([[0.8, 0.8, 0.6]]), torch.zeros(1, 3, 3).bool())
     scores, mask = torch.tensor([[0.5, 0.5, 0.4]]), torch.ones(1, 3).bool()
