@@ -168,7 +168,7 @@ def _summaries_within(budget: LengthBudget, run: Run, documents: Dataset, option
                 print(f"precis: {printable_line(summary.id)}: {note}", file=sys.stderr)
             if budget and is_generative:  # extractive models select within the budget
                 num_truncated += budget.cut(summary, count_words(as_document(document).sentences))  # True: was cut
-            yield summary
+            yield from run.model.scored([summary])  # with ROUGE if there is a reference
     if num_truncated:
         message = f"{num_truncated} of {len(documents)} summaries exceeded the budget and were truncated"
         print(f"precis: {message}", file=sys.stderr)

@@ -41,7 +41,8 @@ def test_records_and_markup_in_ids(run_folder, precis, corpus_files, tmp_path, m
     assert precis("predict", "--run", run_folder).status == 0
     predicted = read_lines(run_folder / "predictions.predict.jsonl")
     summarized = summaries(precis, run_folder, corpus_files["test"])
-    assert [(row["id"], row["summary"]) for row in summarized] == [(row["id"], row["summary"]) for row in predicted]
+    parts = [[(row["id"], row["summary"], row["scores"]) for row in rows] for rows in (summarized, predicted)]
+    assert parts[0] == parts[1] and parts[0][0][2]
     command = ["summarize", "--checkpoint", run_folder]
     two = [corpus_files["test"], write_lines(tmp_path / "other.jsonl", predicted)]
     precis(*command, *two).refused("holds records, not a text")
