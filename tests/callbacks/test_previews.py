@@ -49,8 +49,7 @@ def test_the_table_has_the_first_documents_and_heat_maps_are_in_the_run_folder(c
     assert list(scores) == [s.scores["rouge1"] for s in model.scored(summaries)]
     files = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.png"))
     assert files == ["step000007/0.png", "step000007/1.png", "step000014/0.png", "step000014/1.png"]
-    logged = [call(f"attention/{name[-5]}", [str(tmp_path / name)]) for name in files]
-    assert logger.log_image.call_args_list == logged
+    assert logger.log_image.call_args_list == [call(f"attention/{name[-5]}", [str(tmp_path / name)]) for name in files]
     assert (tmp_path / "step000014" / "0.png").read_bytes().startswith(b"\x89PNG")
     _, _, attention, coverage = model.attention_map(data.collate([features[0]]), 0)
     np.testing.assert_allclose(attention.sum(1), 1, rtol=1e-5)

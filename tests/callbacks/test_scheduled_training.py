@@ -43,8 +43,7 @@ def test_weight_is_a_ramp_and_one_start_and_a_model_with_coverage_are_needed():
     for ramp, weight, expected in ((0, 1.0, [0, 0, 0, 1, 1, 1, 1, 1]), (2, 3.0, [0, 0, 0, 1.5, 3, 3, 3, 3])):
         annealing = CoverageAnnealing(start_step=3, ramp_steps=ramp, weight=weight)
         trainer = SimpleNamespace(lightning_module=SimpleNamespace(has_coverage=True))
-        weights = [annealing.switches(trainer, step)["coverage_weight"].value for step in range(8)]
-        assert weights == expected
+        assert [annealing.switches(trainer, step)["coverage_weight"].value for step in range(8)] == expected
     assert CoverageAnnealing(start_step=0).switches(trainer, 0)["coverage_weight"].fully_on
     for arguments in ({}, {"start_step": 1, "start_epoch": 1}):
         with pytest.raises(ValueError, match="CoverageAnnealing needs"):

@@ -199,8 +199,7 @@ def test_rewards_see_texts_references_and_documents(corpus_files):
     (written,) = spy.call_args.args
     assert spy.call_count == 1
     assert list(dict.fromkeys(written.ids)) == batch.ids
-    pairs = set(zip(written.ids, written.texts))
-    assert len(pairs) == len(written.ids)  # each text of a document once
+    assert len(set(zip(written.ids, written.texts))) == len(written.ids)  # each text of a document once
     references = {name: [" ".join(one) for one in those] for name, those in zip(batch.ids, batch.references)}
     assert all(written.references[i] == references[name] for i, name in enumerate(written.ids))
     assert all("is a" in source and "every morning" in source for source in written.sources)

@@ -213,8 +213,7 @@ def loss_by_loop(model: ToyWriter, old: ToyWriter, reference: ToyWriter, options
         if options.get("mask_truncated") and STOP not in ids:
             continue
         advantage = advantage_of(options["advantage"], rewards, k)
-        steps = zip(*(log_prob_by_loop(writer, ids) for writer in (model, old, reference)))
-        for log_prob, before, theirs in steps:
+        for log_prob, before, theirs in zip(*(log_prob_by_loop(writer, ids) for writer in (model, old, reference))):
             gain = advantage * log_prob
             if options.get("updates", 1) > 1:
                 ratio = (log_prob - before.detach()).exp()
@@ -267,8 +266,7 @@ def test_each_reward_of_a_mixture_is_logged_with_the_spread_within_documents():
     texts, values = [text_of(ids) for ids in DRAWN], model.step_values
     table = [reward_of(ids) for ids in DRAWN]
     repeated = [1 - len(set(text.split()) - {"."}) / max(1, text.count("x")) if "x" in text else 0.0 for text in texts]
-    columns = {"ByTable": table, "repetition_1": repeated, "repetition_1_2": repeated}
-    for name, column in columns.items():
+    for name, column in {"ByTable": table, "repetition_1": repeated, "repetition_1_2": repeated}.items():
         assert values[f"reward/{name}"] == pytest.approx(mean(column), abs=1e-12)
         assert values[f"reward_std/{name}"] == pytest.approx(stdev(column), abs=1e-12)
     total = [a - 0.5 * b for a, b in zip(table, repeated)]

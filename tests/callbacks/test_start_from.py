@@ -27,8 +27,7 @@ def test_training_starts_from_the_weights_of_a_run_with_a_fresh_optimizer(what, 
 
 
 def test_a_resumed_run_continues_with_its_own_weights(trained, run_folder, precis):
-    flags = ["--start_from=nowhere", "--trainer.max_epochs=3"]
-    precis("fit", "--run", run_folder, *flags).succeeded()
+    precis("fit", "--run", run_folder, "--start_from=nowhere", "--trainer.max_epochs=3").succeeded()
     assert torch.load(run_folder / "checkpoints" / "last.ckpt", weights_only=True)["global_step"] == 21
 
 

@@ -25,8 +25,7 @@ class ToyWriter(nn.Module):
 
     def __init__(self, documents: int = 2) -> None:
         super().__init__()
-        generator = torch.Generator().manual_seed(4)
-        self.logits = nn.Parameter(torch.randn(documents, 4, 3, generator=generator).double())
+        self.logits = nn.Parameter(torch.randn(documents, 4, 3, generator=torch.Generator().manual_seed(4)).double())
         self.tokenizer = SimpleNamespace(end_ids=lambda marks: [END] if "." in marks else [], stop=STOP)
         self.decoding = DecodingOptions(min_length=0, max_length=LONGEST)
         self.dropout = nn.Dropout(0.5)

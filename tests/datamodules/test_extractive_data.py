@@ -49,8 +49,7 @@ def test_what_may_not_be_selected_is_read_all_the_same():
     row = data(min_words=4, max_words=6).encode(STORM)
     assert row["usable"] == [True, False, True] and row["sentences"] == STORM.sentences
     assert data(min_words=50).encode(STORM)["usable"] == [True] * 3  # all are shorter
-    short = Document("s", STORM.parts, [["Boats sank."]])
-    assert data(min_words=4).encode(short)["labels"] == [0, 0, 0]
+    assert data(min_words=4).encode(Document("s", STORM.parts, [["Boats sank."]]))["labels"] == [0, 0, 0]
     # whole sentences are left out only when asked for
     sizes = [len(TEXT(sentence)[0]) + 2 for sentence in STORM.sentences]
     row = data(max_source=sizes[0] + sizes[1]).encode(STORM)
@@ -64,8 +63,7 @@ DOCUMENT = Document("train-1", [SENTENCES], [["two cats sat ."]])
 
 def test_scores_fall_along_the_list_and_the_fingerprint_follows_the_content(tmp_path):
     path = write_lines(tmp_path / "index.jsonl", [{"sent_id": [2, 0, 3]}, {"id": "mine", "sent_id": []}])
-    scorer = SentenceIndex({"train": str(path)})
-    (first, second) = scorer.sentence_scores([DOCUMENT, Document("mine", [["a"]])])
+    (first, second) = SentenceIndex({"train": str(path)}).sentence_scores([DOCUMENT, Document("mine", [["a"]])])
     assert sorted(range(4), key=lambda index: -first[index]) == [2, 0, 3, 1] and first[1] == 0
     assert second == [0.0]
     prints = [SentenceIndex({split: str(path)}).fingerprint for split in ("train", "train", "val")]
@@ -83,8 +81,7 @@ def test_candidates_are_formed_from_the_indexed_sentences(tmp_path):
     module = MatchSumData(corpus, scorer, 300, None, keep=2, sizes=[1, 2], cache_dir=tmp_path / "cache")
     module.prepare_splits(["train"])
     (row,) = module.features("train")
-    batch = module.collate([row])
-    assert sorted(map(tuple, batch.choices[0])) == [(1,), (1, 3), (3,)]
+    assert sorted(map(tuple, module.collate([row]).choices[0])) == [(1,), (1, 3), (3,)]
 
 
 @pytest.mark.parametrize("row, message", [

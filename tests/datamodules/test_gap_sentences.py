@@ -48,8 +48,7 @@ def test_the_gaps_are_masked_once_each_and_are_the_target(folder):
     documents = {row["id"]: as_document(row) for row in data.documents("train")}
     for row in data.features("train"):
         sentences = documents[row["id"]].sentences
-        number = min(max(1, round(0.4 * len(sentences))), len(sentences) - 1)
-        chosen = select(sentences, number)
+        chosen = select(sentences, min(max(1, round(0.4 * len(sentences))), len(sentences) - 1))
         kept = [word for i, text in enumerate(sentences) for word in (["_"] if i in chosen else text.split())]
         assert row["source"][0] == data.tokenizer.start and row["source"][-1] == data.tokenizer.stop
         read = data.tokenizer.backend.decode(row["source"], skip_special_tokens=False)
@@ -76,8 +75,7 @@ def test_some_stay_unchanged_and_each_document_has_draws_of_its_own(folder):
     other = ready(ROWS, folder, ratio=0.5, unchanged=0.5, draw_seed=1)
     assert other.features("train")["source"][:] != some.features("train")["source"][:]
     # so has a drawn ratio
-    rows = [document(n, 10) for n in range(30)]
-    data = ready(rows, folder, ratio=0.15, max_ratio=0.45, max_source=900)
+    data = ready([document(n, 10) for n in range(30)], folder, ratio=0.15, max_ratio=0.45, max_source=900)
     gaps = data.features("train")["gaps"][:]
     assert set(gaps) == {2, 3, 4} and gaps == data.features("val")["gaps"][:]
 

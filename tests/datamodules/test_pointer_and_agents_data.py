@@ -40,8 +40,7 @@ def read_back(data, batch, index):
 
 def test_even_parts_differ_by_one_and_paragraph_parts_cut_where_a_plain_search_would():
     for words, agents in product(range(1, 12), range(1, 6)):
-        split = np.array_split(range(words), min(words, agents))
-        assert even_parts(words, agents) == [len(part) for part in split]
+        assert even_parts(words, agents) == [len(part) for part in np.array_split(range(words), min(words, agents))]
     documents = [3, 3, 3, 3], [10, 1, 1, 1], [1, 1, 1, 10], [5], [2, 7, 1, 4, 4, 2], [1, 1]
     for paragraphs, agents in product(documents, range(1, 6)):
         parts, ends = paragraph_parts(paragraphs, agents), [0, *accumulate(paragraphs)]

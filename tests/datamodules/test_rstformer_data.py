@@ -41,8 +41,7 @@ def test_a_batch_is_text_edus_and_their_discourse(corpus_files, tmp_path):
         assert batch.source[n, length:].eq(data.tokenizer.pad).all() and edus[length:].eq(-1).all()
         # the words of an EDU are its tokens' text, but for a document's end that was cut off
         for edu, (start, end) in enumerate(parse.edus.tolist()):
-            text = data.tokenizer.decode(batch.source[n][edus == edu].tolist())
-            assert document.text[start:end].startswith(text)
+            assert document.text[start:end].startswith(data.tokenizer.decode(batch.source[n][edus == edu].tolist()))
         expected = decode(parse.code(min(8, parse.size - 1)))
         seen, half, own = int(batch.token_edu[n].max()) + 1, batch.ldd.shape[2] // 2, expected.shape[1] // 2
         ldd = decode(batch.ldd[n])
@@ -77,13 +76,11 @@ def test_each_ablation_has_its_own_ldd_and_controls_are_a_function_of_the_seed(c
 
 def test_other_takes_the_discourse_of_training_documents_and_a_run_keeps_it(corpus_files, tmp_path):
     data = ready(corpus_files, tmp_path, ablation="other")
-    keys = set(data.features("train")["parse"])
-    training = [data.cache.get(key) for key in keys]
+    training = [data.cache.get(key) for key in set(data.features("train")["parse"])]
     digests = {parse.text_digest for parse in training}
     for row in data.features("test"):
         parse = data.cache.get(row["parse"])
-        chosen = data.read_discourse().choose(parse, parse.size)
-        assert chosen.text_digest in digests - {parse.text_digest}
+        assert data.read_discourse().choose(parse, parse.size).text_digest in digests - {parse.text_digest}
     # a run is read back for one text that no other document is beside, with the cache somewhere else
     for _ in range(2):  # a run that is resumed writes its folder once more
         data.save_tokenizer(tmp_path / "run")

@@ -148,8 +148,7 @@ def test_one_line_for_each_split_from_cached_counts(corpus, tmp_path, caplog, mo
     assert f" in {row.documents_cut} documents (data.max_source 30); " in lines(caplog)[0]
     caplog.clear()
     monkeypatch.setattr(PegasusData, "encode", None)  # the counts are in the cache: nothing is tokenised again
-    again = made("pegasus", corpus, tmp_path)
-    assert again.truncation == data.truncation and len(lines(caplog)) == 3
+    assert made("pegasus", corpus, tmp_path).truncation == data.truncation and len(lines(caplog)) == 3
     caplog.clear()
     monkeypatch.undo()
     made("pegasus", corpus, tmp_path, max_source=300, max_target=300)  # nothing is cut
@@ -159,8 +158,7 @@ def test_one_line_for_each_split_from_cached_counts(corpus, tmp_path, caplog, mo
 
 
 def read_rows(folder: Path) -> dict[tuple[str, str], TruncationRow]:
-    rows = from_csv((folder / "truncation.csv").read_text(encoding="utf-8"))
-    return {(row.split, row.counted): row for row in rows}
+    return {(row.split, row.counted): row for row in from_csv((folder / "truncation.csv").read_text(encoding="utf-8"))}
 
 
 @pytest.mark.integration
@@ -180,8 +178,7 @@ def test_commands_that_write_the_table_at_once_keep_the_rows_of_all(corpus, tmp_
     def write(split: str) -> None:
         part = copy.copy(data)
         part.truncation = {split: data.truncation[split]}
-        table = TruncationTable(tmp_path)
-        table.setup(SimpleNamespace(is_global_zero=True, datamodule=part), None, "fit")
+        TruncationTable(tmp_path).setup(SimpleNamespace(is_global_zero=True, datamodule=part), None, "fit")
 
     for _ in range(10):
         (tmp_path / "truncation.csv").unlink(missing_ok=True)

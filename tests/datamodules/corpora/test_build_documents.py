@@ -135,8 +135,7 @@ def test_processes_that_build_at_once_agree(tmp_path):
     assert [process.exitcode for process in processes] == [0, 0, 0]
     (folder,) = tmp_path.glob("[!.]*")
     assert sorted(path.name for path in folder.iterdir()) == ["documents.arrow", "manifest.json"]
-    dataset = build_documents(Listed(records), "train", tmp_path)
-    assert dataset["id"][:] == [str(i) for i in range(20)]
+    assert build_documents(Listed(records), "train", tmp_path)["id"][:] == [str(i) for i in range(20)]
 
 
 INTERRUPTED = """
@@ -235,5 +234,4 @@ def test_each_record_is_held_out_once(tmp_path):
         assert corpus.splits() == ["train", "val"]
         assert sorted(ids(corpus, "train") + ids(corpus, "val")) == everything
     made = [*corpora[:2], Folds(numbers, 0, folds=4)]
-    prints = {corpus.fingerprint(split) for corpus in made for split in ("train", "val")}
-    assert len(prints) == 6
+    assert len({corpus.fingerprint(split) for corpus in made for split in ("train", "val")}) == 6

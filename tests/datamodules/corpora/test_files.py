@@ -111,8 +111,7 @@ def test_ids_come_from_a_field_or_the_line_and_splits_without_references_are_for
     ({"document": "a", "summary": "s", "id": ["n"]}, {}, "field 'id' is of type list, not a string or a number"),
 ])  # fmt: skip
 def test_bad_rows_name_the_field(tmp_path, row, fields, problem):
-    record = one(row, tmp_path, **fields)
-    assert isinstance(record, BadRecord)
+    assert isinstance(one(row, tmp_path, **fields), BadRecord)
     with pytest.raises(UserError, match=rf"x\.jsonl:1.*{problem}"):
         build_documents(Files(val=str(tmp_path / "x.jsonl"), **fields), "val", tmp_path / "cache")
 
@@ -172,8 +171,7 @@ def test_text_of_parquet_that_is_not_utf8_is_named(tmp_path):
     whole = pa.concat_tables([pa.table({"document": column, "summary": ["One."] * 3})] * 100)
     pq.write_table(whole, tmp_path / "bad.parquet")
     records = list(Files(train=str(tmp_path / "bad.parquet")).records("train"))
-    places = [f"{tmp_path / 'bad.parquet'}:{row}" for row in range(2, 301, 3)]
-    assert [bad.where for bad in records[1::3]] == places
+    assert [bad.where for bad in records[1::3]] == [f"{tmp_path / 'bad.parquet'}:{row}" for row in range(2, 301, 3)]
     assert all(isinstance(bad, BadRecord) and "not UTF-8 (byte 0xfc)" in bad.problem for bad in records[1::3])
     assert [records[row].parts for row in range(300) if row % 3 != 1] == [["A text."], ["Another text."]] * 100
     pq.write_table(pa.table([texts, texts], ["document", "document"]), tmp_path / "twice.parquet")

@@ -43,8 +43,7 @@ WORDS = st.text(st.sampled_from("abcé(&<>\"'ß漢_|;:=->"), min_size=1, max_siz
 def documents(draw, **options) -> TreebankDocument:
     """A document whose EDUs are a few odd words each."""
     tree = draw(trees(**options))
-    texts = [" ".join(draw(st.lists(WORDS, min_size=1, max_size=3))) for _ in range(tree.size)]
-    text, edus = join_edus(texts)
+    text, edus = join_edus([" ".join(draw(st.lists(WORDS, min_size=1, max_size=3))) for _ in range(tree.size)])
     return TreebankDocument("doc", text, edus, tree=tree)
 
 

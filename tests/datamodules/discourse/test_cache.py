@@ -134,8 +134,7 @@ def test_folders_of_another_kind_and_those_that_cannot_be_written_to(tmp_path):
 def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch):
     writer = ShardWriter(ParseCache(tmp_path))
     writer.add(KEYS[0], PARSES[KEYS[0]])
-    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    monkeypatch.setattr(shards.os, "fsync", Mock(side_effect=full))
+    monkeypatch.setattr(shards.os, "fsync", Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
     with pytest.raises(UserError, match=r"cannot be written \(No space left on device\); free some space"):
         writer.flush()
     assert sorted(path.name for path in tmp_path.iterdir()) == [LOCK, "manifest.json"]

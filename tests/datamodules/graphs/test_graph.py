@@ -81,9 +81,8 @@ def test_graphs_from_a_file(tmp_path):
     (["{broken"], r":1: broken JSON .*; fix it, every document needs a graph"),
 ])  # fmt: skip
 def test_a_file_that_has_no_such_graph_says_where(tmp_path, lines, message):
-    path = write_lines(tmp_path / "graphs.jsonl", lines)
     with pytest.raises(UserError, match=message):
-        FromFile(path)(THREE)
+        FromFile(write_lines(tmp_path / "graphs.jsonl", lines))(THREE)
 
 
 @pytest.mark.parametrize("name", ["topic", "rst"])
