@@ -4,19 +4,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import torch
+import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
-from transformers import (
-    AutoConfig,
-    AutoModelForSeq2SeqLM,
-    BertConfig,
-    BertForSequenceClassification,
-    BertModel,
-    BertTokenizerFast,
-    LlamaConfig,
-    LlamaForCausalLM,
-    PreTrainedModel,
-    PreTrainedTokenizerFast,
-)
+from transformers import BertModel, BertTokenizerFast, PreTrainedModel, PreTrainedTokenizerFast
 
 FAMILIES = ("bart", "t5", "pegasus", "led")
 SPECIAL = ["<pad>", "</s>", "<unk>", "<s>"]
@@ -40,7 +30,7 @@ def write_bert(folder: Path, words: Iterable[str], kind=BertModel, model_max_len
     BertTokenizerFast(str(folder / "vocab.txt"), **limit).save_pretrained(folder)
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
     torch.manual_seed(seed)
-    kind(BertConfig(**{"vocab_size": len(vocabulary)} | sizes | changes)).save_pretrained(folder)
+    kind(transformers.BertConfig(**{"vocab_size": len(vocabulary)} | sizes | changes)).save_pretrained(folder)
     return str(folder)
 
 
@@ -49,7 +39,7 @@ def write_classifier(folder: Path, words: Iterable[str], labels: Iterable[str]) 
     names = dict(enumerate(labels))
     classes = {"id2label": names, "label2id": {label: index for index, label in names.items()}}
     sizes = {"max_position_embeddings": 32, "initializer_range": 1.0}
-    return write_bert(folder, words, BertForSequenceClassification, 32, **classes, **sizes)
+    return write_bert(folder, words, transformers.BertForSequenceClassification, 32, **classes, **sizes)
 
 
 def make_tokenizer(texts: list[str], max_length: int) -> PreTrainedTokenizerFast:
@@ -75,7 +65,7 @@ def random_summarizer(kind: str, vocab_size: int, window: int = 40, layers: int 
         "t5": sizes | t5 | {"decoder_start_token_id": 0, "task_specific_params": task},
     }[kind]
     torch.manual_seed(0)
-    return AutoModelForSeq2SeqLM.from_config(AutoConfig.for_model(kind, **config))
+    return transformers.AutoModelForSeq2SeqLM.from_config(transformers.AutoConfig.for_model(kind, **config))
 
 
 def save(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, generation: dict) -> Path:
@@ -100,8 +90,8 @@ def make_chat_model(folder: Path, texts: list[str], window=256, template=CHAT_TE
     tokenizer = make_tokenizer(texts, window)
     tokenizer.chat_template = template
     torch.manual_seed(0)
-    config = LlamaConfig(
+    config = transformers.LlamaConfig(
         vocab_size=len(tokenizer), hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2,
         max_position_embeddings=window, initializer_range=0.9, **IDS,
     )  # fmt: skip
-    return save(folder, LlamaForCausalLM(config), tokenizer, generation)
+    return save(folder, transformers.LlamaForCausalLM(config), tokenizer, generation)

@@ -50,8 +50,7 @@ def test_no_temperature_draws_a_word_that_a_document_does_not_have():
     batch.source_extended[0, 3:5] = torch.tensor([V + 1, V + 2])  # the first document has three words of its own
     options = DecodingOptions(beam_size=200, min_length=3, max_length=6, sample=True, temperature=1e6)
     torch.manual_seed(0)
-    drawn = model.generate(batch, options).tokens
-    for row, tokens in enumerate(drawn):
+    for row, tokens in enumerate(model.generate(batch, options).tokens):
         oov = {word for word in batch.source_extended[row].tolist() if word >= V}
         assert set(tokens.flatten().tolist()) == {PAD, STOP, *range(4, 4 + WORDS), *oov}
 

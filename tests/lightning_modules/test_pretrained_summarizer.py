@@ -4,17 +4,12 @@ from pathlib import Path
 
 import pytest
 import torch
+import transformers
 from conftest import prepared
 from model_options import build_model
 from quiet_trainer import quiet_trainer
 from tiny_models import FAMILIES, make_summarizers
-from transformers import (
-    AutoModelForSeq2SeqLM,
-    AutoTokenizer,
-    PegasusConfig,
-    PegasusForConditionalGeneration,
-    PreTrainedTokenizerFast,
-)
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PegasusForConditionalGeneration
 
 import precis as api
 from datamodules.corpora import Files
@@ -170,7 +165,7 @@ def data(corpus_files, folder):
 def released(tmp_path, data):
     """A folder as `save_pretrained` leaves it, the tokenizer's special symbols where the text has them."""
     text = data.tokenizer
-    config = PegasusConfig(
+    config = transformers.PegasusConfig(
         vocab_size=295, d_model=16, encoder_layers=1, decoder_layers=2, encoder_attention_heads=2,
         decoder_attention_heads=2, encoder_ffn_dim=24, decoder_ffn_dim=24, max_position_embeddings=64,
         pad_token_id=text.pad, eos_token_id=text.stop, bos_token_id=text.start, decoder_start_token_id=text.pad,
@@ -181,7 +176,7 @@ def released(tmp_path, data):
     for parameter in model.parameters():
         parameter.data += 0.3 * torch.randn_like(parameter)
     model.save_pretrained(tmp_path / "released")
-    PreTrainedTokenizerFast(tokenizer_object=text.backend).save_pretrained(tmp_path / "released")
+    transformers.PreTrainedTokenizerFast(tokenizer_object=text.backend).save_pretrained(tmp_path / "released")
     return str(tmp_path / "released")
 
 
@@ -196,8 +191,7 @@ def test_a_checkpoint_is_taken_as_it_is(released, corpus_files, folder):
         logits = theirs(batch.source, attention_mask=batch.source_mask.long(), decoder_input_ids=inputs).logits
         logits = logits[..., : len(data.tokenizer)].transpose(1, 2)
         nll = torch.nn.functional.cross_entropy(logits, labels, ignore_index=-100, reduction="none")
-        expected = (nll.sum(1) / batch.target_lengths).mean()
-        torch.testing.assert_close(model.loss_terms(batch)["nll"], expected)
+        torch.testing.assert_close(model.loss_terms(batch)["nll"], (nll.sum(1) / batch.target_lengths).mean())
 
 
 def test_a_checkpoint_is_pre_trained_and_its_text_serves_fine_tuning(released, corpus_files, folder, tmp_path):

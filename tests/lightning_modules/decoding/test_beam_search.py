@@ -196,8 +196,7 @@ def test_equals_transformers(beam_size, alpha, early, ngram, min_length):
     model.generation_config.forced_eos_token_id = None
     source = torch.randint(4, 24, (6, 9), generator=torch.Generator().manual_seed(5))
     sizes = {"beam_size": beam_size, "min_length": min_length, "max_length": 12}
-    options = DecodingOptions(**sizes, alpha=alpha, no_repeat_ngram=ngram, early_stopping=early)
-    result = ours(model, source, options)
+    result = ours(model, source, DecodingOptions(**sizes, alpha=alpha, no_repeat_ngram=ngram, early_stopping=early))
     arguments = dict(num_beams=beam_size, max_new_tokens=12, min_new_tokens=min_length, no_repeat_ngram_size=ngram)
     if beam_size > 1:
         arguments |= dict(length_penalty=alpha, num_return_sequences=beam_size)

@@ -54,11 +54,9 @@ def members_by_hand(reader: ChartReader, vectors, layout, units: Units) -> list[
             zeros = torch.zeros(len(nodes), dtype=torch.long)
             score = node_scores(potentials, zeros, *columns).sum().exp().item()
             places = units.start[0][columns[0]], units.end[0][columns[1]], units.end[0][columns[2]]
-            logits = scorer.class_logits(states, layout, zeros, *places)
-            probs = (logits / reader.temperature).softmax(-1).tolist()
+            probs = (scorer.class_logits(states, layout, zeros, *places) / reader.temperature).softmax(-1).tolist()
             for classes in product(range(3), repeat=len(nodes)):
-                chance = math.prod(probs[n][c] for n, c in enumerate(classes))
-                every.append((score * chance, nodes, classes))
+                every.append((score * math.prod(probs[n][c] for n, c in enumerate(classes)), nodes, classes))
         total = sum(weight for weight, *_ in every)
         members.append([(weight / total, nodes, classes) for weight, nodes, classes in every])
     return members
@@ -167,12 +165,9 @@ def test_units_get_the_scores_of_the_same_spans_and_pooled_vectors_are_first_las
         assert_close(node_scores(over, *units), node_scores(whole, *edus))
 
 
-DEPTH = 3
-
-
 def random_potentials(batch, size, seed=0, fitted=True):
     generator = torch.Generator().manual_seed(seed)
-    shapes = [(batch, size, size), *[(batch, size, size, DEPTH)] * 2]
+    shapes = [(batch, size, size), *[(batch, size, size, 3)] * 2]
     spans, *fits = (torch.randn(shape, generator=generator, dtype=torch.double) for shape in shapes)
     return Potentials(2 * spans, Chart(*fits) if fitted else None)
 

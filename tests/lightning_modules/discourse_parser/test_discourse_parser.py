@@ -69,8 +69,7 @@ def test_the_loss_is_the_likelihood_among_all_trees(treebank):
     potentials = scorer.potentials(states, layout, Units.edus(layout))
 
     def total(tree) -> torch.Tensor:
-        columns = torch.tensor(tree).T
-        return node_scores(potentials, torch.zeros(len(tree), dtype=torch.long), *columns).sum()
+        return node_scores(potentials, torch.zeros(len(tree), dtype=torch.long), *torch.tensor(tree).T).sum()
 
     gold = [tuple(node) for node in features.nodes[:, :3].tolist()]
     every = torch.stack([total(tree) for tree in trees(0, features.size - 1)])
@@ -257,8 +256,7 @@ def test_a_segmenter_over_another_encoder_has_its_own_vectors(encoder, treebank,
 def test_bfloat16_gives_nearly_the_parse_of_float32(trained, device, encoder, treebank):
     torch.manual_seed(0)
     options = {"encoder": encoder, "layers": (0, 2), "window": 16, **TINY, **trained}
-    names = ("float32", "bfloat16")
-    models = {name: DiscourseParser.of_settings(encoder_precision=name, **options) for name in names}
+    models = {name: DiscourseParser.of_settings(encoder_precision=name, **options) for name in ("float32", "bfloat16")}
     models["bfloat16"].load_state_dict(models["float32"].state_dict())
     texts = [torch.tensor(models["float32"].subwords(r.text).ids, device=device) for r in requests(data_of(treebank))]
     exact, rounded = (torch.cat(m.eval().to(device)._encode(m.encoder, texts)) for m in models.values())

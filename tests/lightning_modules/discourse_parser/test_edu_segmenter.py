@@ -95,10 +95,8 @@ def test_texts_of_any_length_do_not_depend_on_each_other_and_blank_ones_have_no_
     check(tokens, ANY.segment([asked(tokens, [(0, len(tokens))])])[0])
     requests = [asked(made_up_row(i, 10 + i)["text"]) for i in range(3)]
     for model in (ANY, made(tiny_bert)):
-        together = model.segment(requests)
-        assert together == [model.segment([request])[0] for request in requests]
-        features = [edu_features(request, model.subwords) for request in requests]
-        batch = SegmentationBatch.of(features)
+        assert model.segment(requests) == [model.segment([request])[0] for request in requests]
+        batch = SegmentationBatch.of([edu_features(request, model.subwords) for request in requests])
         with torch.no_grad():
             vectors = model.vectors(batch)
             tags = model._tags(batch, vectors)

@@ -31,8 +31,7 @@ STORM = Document(
 )  # fmt: skip
 @settings(max_examples=200, deadline=None)
 def test_every_baseline_chooses_at_most_k_different_sentences_in_order(sentences, k, name):
-    document = Document("d", [sentences], [["the storm at night", "people"]])
-    chosen = BASELINES[name](document, k=k)
+    chosen = BASELINES[name](Document("d", [sentences], [["the storm at night", "people"]]), k=k)
     assert chosen == sorted(set(chosen)) and all(0 <= index < len(sentences) for index in chosen)
     assert len(chosen) == min(k, len(sentences)) or (name == "oracle" and len(chosen) < min(k, len(sentences)))
 

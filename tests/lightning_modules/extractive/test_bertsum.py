@@ -40,8 +40,7 @@ def model(**arguments) -> BertSum:
 def test_documents_of_any_kind_are_summarized(encoding, selector):
     batch = batch_of(data(), DOCUMENTS)
     for pooling, scoring in product(POOLINGS, SCORINGS):
-        options = SelectionOptions(selector, 3)
-        made = model(encoding=encoding, pooling=pooling, scoring=scoring, selection=options)
+        made = model(encoding=encoding, pooling=pooling, scoring=scoring, selection=SelectionOptions(selector, 3))
         assert made.loss_terms(batch)["extraction"].isfinite()
         summaries = made.summarize(batch)
         sizes = [len(summary.sentences) for summary in summaries]
@@ -274,8 +273,7 @@ def test_members_are_trained_one_by_one_and_averaged():
     assert list(names) == [name for name in state if ".others." not in name]
     logits, losses = [], []
     for prefix in ("network.", "network.others.0.", "network.others.1."):
-        weights = {name: state.get(name.replace("network.", prefix, 1), state[name]) for name in names}
-        single.load_state_dict(weights)
+        single.load_state_dict({name: state.get(name.replace("network.", prefix, 1), state[name]) for name in names})
         logits.append(single.eval().score(batch).logits)
         losses.append(single.loss_terms(batch)["extraction"])
     assert torch.allclose(three.eval().score(batch).logits, torch.stack(logits).mean(0), atol=1e-6)

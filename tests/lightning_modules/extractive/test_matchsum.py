@@ -53,8 +53,7 @@ def test_loss_terms_are_means_over_documents(loss):
     whole = made.loss_terms(batch_of(found, DOCUMENTS))
     each = [made.loss_terms(batch_of(found, [document])) for document in DOCUMENTS]
     for name in ("candidates", "gold"):
-        mean = sum(terms[name].item() for terms in each) / len(each)
-        assert whole[name].item() == pytest.approx(mean, abs=1e-5)
+        assert whole[name].item() == pytest.approx(sum(terms[name].item() for terms in each) / len(each), abs=1e-5)
     assert each[3]["gold"] == 0  # no reference
 
 

@@ -39,8 +39,7 @@ def test_rouge_of_the_best_reference(written, variant, stem):
 
 
 def test_default_is_rouge_l_and_wrong_arguments_are_refused():
-    storm = RewardInputs(["a"], ["the storms damaged"], [["the storm", ". , ."]])
-    assert RougeReward()(storm) == [pytest.approx(0.8)]
+    assert RougeReward()(RewardInputs(["a"], ["the storms damaged"], [["the storm", ". , ."]])) == [pytest.approx(0.8)]
     for kind, arguments, message in [
         (RougeReward, {"variant": "bleu"}, "unknown"),
         (RougeReward, {"variant": "rougeLsum"}, "rougeLsum needs sentences"),

@@ -36,8 +36,7 @@ def small(kind: str) -> nn.Module:
 
 @pytest.fixture
 def documents():
-    generator = torch.Generator().manual_seed(2)
-    tokens = torch.randint(4, WORDS, (B, S), generator=generator)
+    tokens = torch.randint(4, WORDS, (B, S), generator=torch.Generator().manual_seed(2))
     return tokens, torch.arange(S) < torch.tensor([[S], [4], [1]])
 
 
@@ -45,8 +44,7 @@ every_kind = pytest.mark.parametrize("kind", ["ours", "pegasus", "bart", "t5", "
 
 
 def teacher_forced(network, states, mask, inputs, target):
-    rows = torch.arange(inputs.numel())
-    return network.log_probs(states, mask, inputs, target, rows, WORDS)[0].view_as(target)
+    return network.log_probs(states, mask, inputs, target, torch.arange(inputs.numel()), WORDS)[0].view_as(target)
 
 
 @every_kind

@@ -60,8 +60,6 @@ def test_attention_of_mpnet_equals_that_of_transformers():
     results = []
     for model in (plain, ours):
         states = model(IDS, MASK.long()).last_hidden_state[MASK]
-        gradients = torch.autograd.grad((states**3).sum(), list(model.encoder.parameters()))
-        results.append([states, *gradients])
+        results.append([states, *torch.autograd.grad((states**3).sum(), list(model.encoder.parameters()))])
     torch.testing.assert_close(*results)
-    weights = [model(IDS, output_attentions=True).attentions[0] for model in (plain, ours)]
-    assert torch.equal(*weights)
+    assert torch.equal(*[model(IDS, output_attentions=True).attentions[0] for model in (plain, ours)])

@@ -48,8 +48,7 @@ def test_encoder_layer_equals_pytorchs(norm, activation):
     copy_layer(ours, theirs)
     x = torch.randn(B, S, D)
     expected = theirs(x, src_key_padding_mask=~PADDED)
-    got = ours(x, PADDED[:, None, None])
-    torch.testing.assert_close(got[PADDED], expected[PADDED])
+    torch.testing.assert_close(ours(x, PADDED[:, None, None])[PADDED], expected[PADDED])
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])

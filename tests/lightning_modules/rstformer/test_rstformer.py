@@ -144,8 +144,7 @@ def test_compiled_layers_change_nothing(batch_and_text, monkeypatch):
         model.load_state_dict(weights or model.state_dict())
         weights, loss = model.state_dict(), model.loss_terms(batch)["nll"]
         loss.backward()
-        gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-        results.append((loss.detach(), gradients))
+        results.append((loss.detach(), {name: p.grad for name, p in model.named_parameters() if p.grad is not None}))
     assert len(compiled) == 2
     torch.testing.assert_close(*results, atol=1e-5, rtol=1e-4)
 
