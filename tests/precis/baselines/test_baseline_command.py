@@ -10,7 +10,7 @@ from transformers import BertConfig
 
 from lightning_modules.extractive.baselines import BASELINES
 from precis.summarizing.generation import Generator
-from tests.precis.summarizing.test_hugging_face_models import generate
+from tests.precis.summarizing.test_hugging_face_models import CARD, generate
 
 
 @pytest.mark.parametrize("name", BASELINES)
@@ -60,12 +60,9 @@ def test_options_reach_the_baseline_and_a_file_stands_for_a_corpus(tmp_path, pre
     assert all(row["references"] == [] for row in read_lines(out))  # the last form names the document alone
 
 
-GENERATION = {"num_beams": 3, "max_length": 14, "min_length": 3, "length_penalty": 2.0, "no_repeat_ngram_size": 2}
-
-
 @pytest.fixture(scope="module")
 def bart(tmp_path_factory, texts) -> Path:
-    return make_summarizer("bart", tmp_path_factory.mktemp("bart"), texts, **GENERATION)
+    return make_summarizer("bart", tmp_path_factory.mktemp("bart"), texts, **CARD)
 
 
 def test_truncation_and_sentences_longer_than_a_window_are_counted(tmp_path, precis, documents, source, bart):
@@ -137,6 +134,5 @@ def test_wrong_input_is_one_line_and_nothing_is_written(tmp_path, precis, source
     out, names = tmp_path / "results" / "out.jsonl", {"BART": bart, "BERT": tmp_path / "bert"}
     BertConfig(architectures=["BertModel"]).save_pretrained(names["BERT"])
     name, *options = (names.get(word, word) for word in arguments.split())
-    done = precis("baseline", name, *source, *options, "--out", out)
-    done.failed_in_one_line(*parts, status=(1, 2))
+    precis("baseline", name, *source, *options, "--out", out).failed_in_one_line(*parts, status=(1, 2))
     assert not (out.parent.exists() if name == "hf" else list(out.parent.glob("*")))

@@ -42,8 +42,7 @@ def test_the_server_of_transformers_gives_the_answers_of_the_local_model(tmp_pat
     words = [*map(read_prompt, shipped_prompts()), *texts, "user : assistant :"]
     model, flags = make_chat_model(tmp_path / "model", words), ["--prompt", "one_sentence", *source, "--out"]
     local, served, wrong = (tmp_path / f"{name}.jsonl" for name in ("local", "served", "wrong"))
-    hf = ["baseline", "hf", "--checkpoint", model, "--generation.max_new_tokens", 12, *flags, local]
-    precis(*hf).succeeded()
+    precis("baseline", "hf", "--checkpoint", model, "--generation.max_new_tokens", 12, *flags, local).succeeded()
     with transformers_serve(model, tmp_path / "server.log") as url:
         chat = ["baseline", "chat", "--base_url", url, "--max_tokens", 12, *flags]
         precis(*chat, served, "--model", model).succeeded()
@@ -221,6 +220,5 @@ def test_a_document_without_an_answer_is_named_or_empty_and_many_end_the_command
 ])  # fmt: skip
 def test_wrong_input_is_one_line_and_nothing_is_written(ask, tmp_path, flags, parts):
     few = write_lines(tmp_path / "few.jsonl", [{"id": "doc-33", "query": "who?"}])
-    done = ask("--retries", "0", *(few if flag == "FEW" else flag for flag in flags))
-    done.failed_in_one_line(*parts, status=(1, 2))
+    ask("--retries", "0", *(few if flag == "FEW" else flag for flag in flags)).failed_in_one_line(*parts, status=(1, 2))
     assert list(tmp_path.iterdir()) == [few]

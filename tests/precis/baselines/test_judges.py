@@ -37,8 +37,7 @@ def files(tmp_path) -> list[Path]:
     systems = [[], []]
     for name, texts in SUMMARIES.items():
         for system, text in zip(systems, texts):
-            record = {"id": name, "summary": [text], "references": [["r"]], "document": [f"source of {name} ."]}
-            system.append(record)
+            system.append({"id": name, "summary": [text], "references": [["r"]], "document": [f"source of {name} ."]})
     return [write_lines(tmp_path / "a.jsonl", systems[0]), write_lines(tmp_path / "b.jsonl", systems[1][::-1])]
 
 
@@ -106,10 +105,9 @@ def test_verdicts():
     (None, ["--prompt", "nowhere.txt"], ["nowhere.txt", "{first}"]),
 ])  # fmt: skip
 def test_wrong_input_is_one_line_and_nothing_is_asked(judge, precis, files, tmp_path, change, flags, parts):
-    without_second = write(tmp_path / "prompt.txt", "{document} {first}")
     for wrong, said in (
         ([], "no such file of answers"),
-        (["--model", "tiny", "--prompt", without_second], "it has no {second}"),
+        (["--model", "tiny", "--prompt", write(tmp_path / "prompt.txt", "{document} {first}")], "it has no {second}"),
     ):
         precis("judge", *files, "--out", tmp_path / "judged.jsonl", *wrong).failed_in_one_line(said)
     if change == "shorter":

@@ -145,8 +145,7 @@ def test_a_bad_record_ends_the_run_or_is_skipped_and_named(tiny_config, tmp_path
     assert not [path for path in cache.rglob("*") if path.is_file() and path.name != LOCK]
 
     good = read_lines(corpus_files["train"])
-    rows = [*good[:5], "{", GOOD | {"document": ""}, *good[5:], {"id": "x", "document": "y"}]
-    write_lines(bad, rows)
+    write_lines(bad, [*good[:5], "{", GOOD | {"document": ""}, *good[5:], {"id": "x", "document": "y"}])
     with pytest.warns(UserWarning, match="left out 3 bad records") as caught:
         precis("fit", *arguments, "--run_dir", run, "--data.on_bad_record", "skip").succeeded()
     message = next(str(warning.message) for warning in caught if "left out" in str(warning.message))

@@ -124,8 +124,7 @@ def test_linked_arguments_are_refused_for_the_data_and_accepted_for_the_model(co
 
 def test_a_changed_decoding_option_keeps_the_others_of_the_model():
     # Li et al. 2020 for Multi-News, Liu and Lapata 2019 for CNN/DailyMail, and Zhang et al. 2020
-    lengths = {"GraphSum": (60, 300, 0.6), "BertSumAbs": (1, 128, 0.95), "Pegasus": (1, 128, 0.8)}
-    for name, expected in lengths.items():
+    for name, expected in {"GraphSum": (60, 300, 0.6), "BertSumAbs": (1, 128, 0.95), "Pegasus": (1, 128, 0.8)}.items():
         data = [f"--data=datamodules.{name}Data", "--data.corpus=datamodules.corpora.Docstrings"]
         parsed = fit_parser().parse_args([f"--model=lightning_modules.{name}", "--model.decoding.beam_size=2", *data])
         options = parsed.model.init_args.decoding
@@ -170,8 +169,7 @@ def test_a_parser_of_a_run_is_loaded_from_each_of_its_places(tmp_path, run_folde
 def test_a_named_parser_loses_no_probability_whatever_the_rule(tmp_path, corpus_files):
     """Against all nodes one by one: in a long text, nodes of which each is improbable are many."""
     torch.manual_seed(0)
-    parser = DiscourseParser(hidden_size=8, fit_size=2)
-    parser.save(tmp_path / "saved")
+    DiscourseParser(hidden_size=8, fit_size=2).save(tmp_path / "saved")
     text = "a b c d . " * 60
     edus = tuple((start, start + 9) for start in range(0, 600, 10))
     request = ParseRequest("long", text, edus, ((0, 600),), edus)

@@ -131,8 +131,7 @@ def test_weights_of_another_model_are_refused(trained, corpus_files, tmp_path, p
     best = trained / "checkpoints" / "best.ckpt"
     for command, option, path in ("fit", "--start_from", trained), ("validate", "--ckpt_path", best):
         said = f"{option} {path}: has the weights of PointerGenerator, but this run trains Pegasus"
-        done = precis(command, "--config", config, "--run_dir", tmp_path / "new", option, path)
-        refused(done, said, status=(1, 2))
+        refused(precis(command, "--config", config, "--run_dir", tmp_path / "new", option, path), said, status=(1, 2))
 
 
 @integration

@@ -28,15 +28,6 @@ def trap(tmp_path):
 
 
 @pytest.fixture
-def hostile_module(tmp_path, trap, monkeypatch):
-    """The name of a module that can be imported, and leaves the file when it is."""
-    write(tmp_path / "hostile_code.py", MODULE.format(str(trap)))
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "hostile_code", raising=False)
-    return "hostile_code"
-
-
-@pytest.fixture
 def fit(tiny_config, tmp_path, precis):
     def run(changes, *options):
         config = change_config(tiny_config, changes, tmp_path / "hostile.yaml")
@@ -91,8 +82,7 @@ def test_no_spelling_of_a_name_helps(name, fit, trap):
 def test_no_string_other_file_class_path_or_yaml_tag_calls_anything(fit, tmp_path, trap, tiny_config, precis):
     nested = yaml.safe_dump([callback(LAMBDA, on_fit_start=call(trap))], default_flow_style=True)
     refused(fit({"trainer.callbacks": nested}), trap, "os.system")
-    other = write(tmp_path / "other.yaml", call(trap))
-    refused(fit({"data.init_args.corpus": str(other)}), trap)
+    refused(fit({"data.init_args.corpus": str(write(tmp_path / "other.yaml", call(trap)))}), trap)
     for key in ("optimizer", "model"):
         done = fit({key: {"class_path": call(trap), "init_args": {}}})
         refused(done, trap, f"{key}: class_path has to be the dotted name of a class")
@@ -104,9 +94,12 @@ def test_no_string_other_file_class_path_or_yaml_tag_calls_anything(fit, tmp_pat
 
 @pytest.mark.parametrize("how", ["named", "trusted"])
 def test_a_module_is_not_even_imported_unless_the_command_line_names_or_trusts_it(
-    how, hostile_module, fit, trap, caplog
+    how, tmp_path, monkeypatch, fit, trap, caplog
 ):
-    hello = f"{hostile_module}.Hello"
+    hello = "hostile_code.Hello"
+    write(tmp_path / "hostile_code.py", MODULE.format(str(trap)))  # it leaves a file when it is imported
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "hostile_code", raising=False)
     for named in ([callback(hello)], hello):
         refused(fit({"trainer.callbacks": named}), trap, hello, "--trust")
     changes = {"trainer.callbacks": [callback(hello)]} if how == "trusted" else {}

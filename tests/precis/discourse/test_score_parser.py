@@ -23,14 +23,6 @@ from precis.discourse.score_parser import intervals
 from precis.statistics.statistics import resampled_sums
 
 
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory) -> str:
-    folder = tmp_path_factory.mktemp("parser") / "random"
-    torch.manual_seed(0)
-    DiscourseParser(members=2, hidden_size=8, fit_size=4, dropout=0.0).eval().save(folder)
-    return str(folder)
-
-
 def test_intervals_are_quantiles_of_resampled_scores():
     rng = random.Random(0)
     counts = torch.tensor([[rng.randrange(9) for _ in range(4)] + [10, 12] for _ in range(12)])
@@ -42,8 +34,10 @@ def test_intervals_are_quantiles_of_resampled_scores():
     assert all(math.isnan(value) for value in intervals(torch.zeros(3, 6), parseval_scores, 10)[0])
 
 
-def test_scores_of_a_parser(precis, weights, tmp_path):
-    treebank, out = made_up_treebank(tmp_path / "made_up.jsonl"), tmp_path / "scores"
+def test_scores_of_a_parser(precis, tmp_path):
+    treebank, out, weights = made_up_treebank(tmp_path / "made_up.jsonl"), tmp_path / "scores", tmp_path / "random"
+    torch.manual_seed(0)
+    DiscourseParser(members=2, hidden_size=8, fit_size=4, dropout=0.0).eval().save(weights)
     done = precis("score-parser", treebank, "--parser", weights, "--out", out, "--resamples", 50).succeeded()
     for text in ("original Parseval, gold EDUs | right-branching", "RST-Parseval, end to end", "EDU F1"):
         assert text in done.out
@@ -68,8 +62,7 @@ def test_a_treebank_with_relations_of_its_own(precis, tmp_path):
     arguments += ["--trainer.accelerator=cpu", "--checkpoint.monitor=val/loss", "--checkpoint.mode=min", "--wandb=off"]
     precis("fit", *arguments).refused("is not in the inventory GUM; choose that of its treebank (--model.inv")
     precis("fit", *arguments, "--model.inventory={hypotactic: [because, yet, if], and: []}").succeeded()
-    scoring = ["score-parser", treebank, "--parser", run, "--out", tmp_path / "scores", "--resamples", 10]
-    precis(*scoring).succeeded()
+    precis("score-parser", treebank, "--parser", run, "--out", tmp_path / "scores", "--resamples", 10).succeeded()
     assert json.loads((tmp_path / "scores" / "scores.json").read_text(encoding="utf-8"))["relations"] == 2
     text = "The otter swam, because it rained. The heron watched, and nobody else did. Then they left."
     out = precis("parse", "--parser", run, "--show", write(tmp_path / "a.txt", text)).succeeded().out

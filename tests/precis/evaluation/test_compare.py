@@ -151,8 +151,7 @@ def test_scores_of_evaluate_are_those_of_the_predictions_beside_them(tmp_path, p
     assert cell["mean"] == 0 and cell["difference"] == pytest.approx(-200 / 3)
     run = make_run(tmp_path / "run", rows_of(0))
     (run / "predictions.jsonl").write_bytes(lead.read_bytes().replace(b'"scores": {}', b'"scores": {"rouge1": 1}'))
-    digest = {"sha256": hashlib.sha256(lead.read_bytes()).hexdigest()}
-    write_lines(tmp_path / "lead.scores.signatures.json", [digest])
+    write_lines(tmp_path / "lead.scores.signatures.json", [{"sha256": hashlib.sha256(lead.read_bytes()).hexdigest()}])
     notes = compared(precis, lead, run, "--metric=rouge1")["notes"]
     (note,) = (note for note in notes if note.startswith("it is not recorded how the scores of"))
     assert str(run) in note and str(lead) in note
@@ -187,8 +186,7 @@ def test_ids_with_line_separators_are_one_record_and_a_broken_file_of_a_run_is_n
     for number, row in enumerate(rows):
         row["id"] = row["summary"][0] = f"a\u2028b\u2029c\x85d{number}"
     run = make_run(tmp_path / "run", rows)
-    out = tmp_path / "run" / "predictions.jsonl"
-    assert precis("evaluate", out, "--metrics=rouge", "--resamples=50").status == 0
+    assert precis("evaluate", tmp_path / "run" / "predictions.jsonl", "--metrics=rouge", "--resamples=50").status == 0
     assert compared(precis, run, "--metric=rouge1,rougeL")["documents"] == 12
     for number, (name, content) in enumerate((
         ("predictions.jsonl", b"\xff\xfe"),

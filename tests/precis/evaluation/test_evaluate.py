@@ -162,8 +162,7 @@ def test_omitted_metrics_have_reasons_and_each_file_is_a_system(tmp_path, precis
     [note] = evaluated(files[0], "--metrics", "length")["notes"]
     assert note.startswith(f"{files[0].with_suffix('.scores.jsonl')} no longer has rouge1, rouge2, rougeL")
     done = precis("evaluate", files[0], "--metrics", "length", "--resamples", 50)
-    following = done.out.partition("next: precis ")[2].split()
-    precis(*following[:-1], tmp_path / "page.html").succeeded()
+    precis(*done.out.partition("next: precis ")[2].split()[:-1], tmp_path / "page.html").succeeded()
     files = [write_lines(tmp_path / f"M{size}.jsonl", records()[:size]) for size in (5, 4)]
     note = "means are over different documents: of 5 documents, M4 4"
     assert evaluated(*files, "--metrics", "length")["notes"] == [note]

@@ -46,8 +46,7 @@ def names(folder: Path) -> set[str]:
 
 
 def test_what_training_builds_is_recognized_and_old_entries_are_removed(trained, cache, folder, precis):
-    kinds = {entry.kind for entry in list_entries(cache)}
-    assert {"documents", "features", "tokenizers"} <= kinds <= set(KINDS)
+    assert {"documents", "features", "tokenizers"} <= {entry.kind for entry in list_entries(cache)} <= set(KINDS)
     before = names(folder)
     done = precis("clean", "--cache_dir", folder, "--older_than", "0").succeeded()
     assert "--delete" in done.out and names(folder) == before  # unless asked
@@ -97,8 +96,7 @@ def test_the_configs_have_the_fields_of_the_files_and_a_project_trains_as_it_is(
         monkeypatch.chdir(tmp_path / model)
         fit_parser().parse_args(["--config", "config.yaml"])
         values = yaml.safe_load(Path("config.yaml").read_text(encoding="utf-8"))["data"]["init_args"]["corpus"]
-        fields = {"train": str(path), "document": "Article", "summary": "highlights", "split": 0.1}
-        assert values["init_args"] == fields
+        assert values["init_args"] == {"train": str(path), "document": "Article", "summary": "highlights", "split": 0.1}
     done = precis("init", tmp_path / "a project", "--train", path).succeeded()
     assert f"next: cd '{tmp_path}/a project' && precis fit" in done.out
     monkeypatch.chdir(tmp_path / "a project")

@@ -153,8 +153,7 @@ def test_a_disk_that_is_full_while_training_ends_the_run_and_room_lets_it_go_on(
     disk, size = tmp_path / "disk", (trained / "checkpoints" / "last.ckpt").stat().st_size
     disk.mkdir()
     room = 4 * size  # for the best, the last and what is being written in its place, not for the one before too
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={room}", "tmpfs", disk], capture_output=True)
-    if mounted.returncode:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={room}", "tmpfs", disk], capture_output=True).returncode:
         pytest.skip("a disk cannot be mounted here")
     try:
         run, ballast = disk / "run", disk / "ballast"

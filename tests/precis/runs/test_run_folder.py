@@ -72,8 +72,7 @@ def test_runs_are_listed_with_their_scores_and_a_broken_config_is_named(tmp_path
     write(tmp_path / "notes" / "config.yaml", "a: 1\n")  # of no run
 
     def listed() -> dict[str, dict]:
-        rows = map(json.loads, precis("runs", tmp_path, "--json").out.splitlines())
-        return {row["run"]: row for row in rows}
+        return {row["run"]: row for row in map(json.loads, precis("runs", tmp_path, "--json").out.splitlines())}
 
     assert set(listed()) == {str(one), str(two)}
     first = listed()[str(one)]

@@ -63,8 +63,7 @@ def test_models_from_scratch_are_exported(name, corpus_files, tmp_path, precis):
 @pytest.mark.parametrize("name", ["bertsum", "graphsum"])
 def test_a_pretrained_encoder_is_exported_too(name, table, corpus_files, tmp_path, precis):
     bert, text = tmp_path / "bert", Path(corpus_files["train"]).read_text(encoding="utf-8").lower()
-    words = sorted(set(re.findall(r"\w+|[^\w\s]", text)))
-    write_bert(bert, words, vocab_size=290, max_position_embeddings=64)
+    write_bert(bert, sorted(set(re.findall(r"\w+|[^\w\s]", text))), vocab_size=290, max_position_embeddings=64)
     if table.startswith("encoder."):  # that of an encoder-decoder
         pretrained(bert, corpus_files, "Bart", max_position_embeddings=64)
     changes = {f"{part}_checkpoint": str(bert) for part in ("model", "data")}

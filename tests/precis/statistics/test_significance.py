@@ -133,9 +133,6 @@ def test_bootstrap_interval_is_scipys_and_resamples_equal_those_of_a_plain_loop(
     interval = bootstrap_interval(np.array([[1.0, np.nan], [3.0, np.nan]]), resamples=2_000)
     assert [values[0] for values in interval] == [2.0, 1.0, 3.0] and all(math.isnan(values[1]) for values in interval)
     assert bootstrap_interval([5.0, 5.0]) == (5.0, 5.0, 5.0)
-    for changes, message in (
-        ({"scores": []}, "documents"),
-        ({"resamples": 0}, "at least one resample"),
-    ):
+    for scores, resamples, message in ([], 9, "documents"), ([1.0], 0, "at least one resample"):
         with pytest.raises(ValueError, match=message):
-            bootstrap_interval(**({"scores": [1.0]} | changes))
+            bootstrap_interval(scores, resamples)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from cases import RSTFORMER
-from conftest import run_main, write, write_lines
+from conftest import write, write_lines
 from datasets import Dataset
 
 from datamodules.corpora.corpus import as_document
@@ -76,8 +76,7 @@ def test_the_strongest_links_of_each_paragraph_and_looks_are_as_thick_as_their_w
 
     made = paragraphs(*cluster(3).parts)
     weights = Similarity()(made)
-    attention = np.array([[0.6, 0.3, 0.1, 0, 0], [0, 0, 0, 0.04, 0.96]])
-    svg = draw_svg(weights, made.texts, ["One.", "Two."], attention)
+    svg = draw_svg(weights, made.texts, ["One.", "Two."], np.array([[0.6, 0.3, 0.1, 0, 0], [0, 0, 0, 0.04, 0.96]]))
     links, looks = shapes(svg, "link"), shapes(svg, "look")
     titles = [path.find(f"{SVG}title").text.split(":")[0] for path in links]
     assert sorted(tuple(int(end) - 1 for end in title.split(" to ")) for title in titles) == strongest(weights)
@@ -102,31 +101,22 @@ def test_any_text_makes_a_sound_image_that_holds_it(size):
     assert sum(len(text.text or "") > 0 for text in root.iter(f"{SVG}text")) == size + others
 
 
-SLEEPS = "The otter sleeps, because the mill is warm. The heron watches it; nobody else does. Then they leave.\n"
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory, corpus_files):
-    folder = tmp_path_factory.mktemp("rstformer-runs")
+@pytest.mark.integration
+def test_attention_is_drawn_beside_tree_and_summary_and_omissions_are_reported(corpus_files, precis, tmp_path):
+    text, out = "The otter sleeps, because the mill is warm. The heron watches it; nobody minds.", tmp_path / "pictures"
     short = ["--trainer.max_steps=1", "--trainer.limit_val_batches=0", "--trainer.accelerator=cpu", "--wandb=off"]
     short += ["--trainer.enable_progress_bar=false", "--previews=0"]
     for case in RSTFORMER:
-        assert run_main("fit", *case.arguments(corpus_files), *short, f"--run_dir={folder / case.name}") == 0
-    (folder / "text.txt").write_text(SLEEPS, encoding="utf-8")
-    return folder
-
-
-@pytest.mark.integration
-def test_attention_is_drawn_beside_tree_and_summary_and_omissions_are_reported(runs, precis, tmp_path):
-    out = tmp_path / "pictures"
-    precis("attention", runs / "rstformer", runs / "text.txt", "--out", out).succeeded()
+        precis("fit", *case.arguments(corpus_files), *short, f"--run_dir={tmp_path / case.name}").succeeded()
+    article = write(tmp_path / "text.txt", text)
+    precis("attention", tmp_path / "rstformer", article, "--out", out).succeeded()
     assert sorted(path.name for path in out.iterdir()) == ["layer1.png", "page.html", "tree.svg"]
     assert (out / "layer1.png").read_bytes().startswith(b"\x89PNG")
     page = (out / "page.html").read_text(encoding="utf-8")
     assert page.count("data:image/png") == 1 and "<svg" in page and "The heron watches it;" in page
     assert not re.search(r"(?:src|href)=.http", page)
     assert re.search(r"<p>head 1: [a-z-]+(, [a-z-]+)*; head 2: ", page), "the relations of each head by their names"
-    done = precis("attention", runs / "led", runs / "text.txt", "--out", tmp_path / "none")
+    done = precis("attention", tmp_path / "led", article, "--out", tmp_path / "none")
     done.refused("not the run of an RSTformer with discourse")
     note = template("precis.summarizing", "pages.html").module.attention("", [], [], 500, 300, 200)
     assert "reads the first 300 of 500 EDUs" in note and "show the first 200 of these 300 EDUs" in note

@@ -197,10 +197,8 @@ def test_a_checkpoint_is_scored_and_shown(models, source, documents, texts, tmp_
     assert (tmp_path / "t5.scores.jsonl").is_file()
 
     run = api.load(models["bart"])
-    scores = run.evaluate(documents, metrics="rouge", resamples=10).scores
-    assert scores.loc["rouge1", "documents"] == len(documents)
+    assert run.evaluate(documents, metrics="rouge", resamples=10).scores.loc["rouge1", "documents"] == len(documents)
     with pytest.raises(UserError, match="no documents of its own"):
         run.evaluate("test")
-    playground = Playground([str(models["bart"]), str(models["chat"])])
-    page = playground.summarize(texts[0], "", ["bart", "chat"], 3)
+    page = Playground([str(models["bart"]), str(models["chat"])]).summarize(texts[0], "", ["bart", "chat"], 3)
     assert " ".join(run.summarize(texts[0]).sentences) in page and "HuggingFaceSummarizer" in page

@@ -200,8 +200,7 @@ def test_every_shipped_model_has_weights_a_card_and_its_name():
         folder = shipped_folder(name)
         text = {"text"} if name != "extractive" else set()  # its tokenizer is part of the package of the encoder
         assert {path.name for path in folder.iterdir()} == {"README.md", "config.yaml", "precis.safetensors"} | text
-        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        assert size < 6e6, "it is part of the wheel"
+        assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 6e6, "it is part of the wheel"
         assert "## Data and license" in (folder / "README.md").read_text(encoding="utf-8")
 
 

@@ -63,8 +63,7 @@ def test_the_shells_of_skypilot_and_ray_read_no_value(tmp_path):
         assert subprocess.run(command, cwd=tmp_path, env=environment | variables).returncode == 0
         return [json.loads(line) for line in calls.read_text().splitlines()]
 
-    task = yaml.safe_load(render("skypilot", folder))
-    (called,) = recorded("bash", "-c", task["run"], POINT="1 $(touch stolen)")
+    (called,) = recorded("bash", "-c", yaml.safe_load(render("skypilot", folder))["run"], POINT="1 $(touch stolen)")
     assert called == ["sweep", "point", str(folder), "--index", "1 $(touch stolen)"]
     calls.unlink()
     requests = recorded("sh", write(tmp_path / "ray.sh", render("ray", folder, gpus=2)))
@@ -99,11 +98,10 @@ def test_a_pod_of_kubernetes_trains_its_point_once(tmp_path, tiny_config, precis
 def test_bad_input_is_one_line_and_a_template_of_your_own_is_filled(tmp_path, tiny_config, precis):
     sweep, out = write(tmp_path / "tiny.yaml", {"base": str(tiny_config), "seeds": [1, 2]}), tmp_path / "out"
     broken = write(tmp_path / "broken.sh", "echo\n{% for point in points %}\n")
-    unsafe = write(tmp_path / "unsafe.sh", "{{ points.__class__.__mro__ }}\n")
     for template, parts in (
         ("pbs", ["no such file", "kubernetes, ray, skypilot"]),
         (broken, ["broken.sh:2", "correct the template"]),
-        (unsafe, ["unsafe.sh", "unsafe"]),
+        (write(tmp_path / "unsafe.sh", "{{ points.__class__.__mro__ }}\n"), ["unsafe.sh", "unsafe"]),
     ):
         done = precis("sweep", "render", sweep, "--out", out, "--template", template)
         done.failed_in_one_line(*parts)

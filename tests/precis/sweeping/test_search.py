@@ -133,8 +133,7 @@ def test_the_median_pruner_ends_trials_below_the_median(tmp_path, tiny_config, p
     for row in rows:  # by hand: the first validation against the median of the earlier ones
         value = row["values"]["model.dropout"]
         ended = sum(earlier["state"] == "complete" for earlier in rows[: row["trial"]])
-        worse = ended >= 3 and value < statistics.median(first)
-        assert row["state"] == ("pruned" if worse else "complete")
+        assert row["state"] == ("pruned" if ended >= 3 and value < statistics.median(first) else "complete")
         first.append(value)
     assert {row["state"] for row in rows} == {"complete", "pruned"}
     pruned = next(row["trial"] for row in rows if row["state"] == "pruned")
@@ -147,9 +146,8 @@ def test_a_folder_of_something_else_and_a_metric_that_is_not_computed_are_refuse
     out = make_search(tmp_path, tiny_config)
     before, journal = contents(out), out / "search.journal"
     plain = write(tmp_path / "plain.yaml", {"base": str(tiny_config), "seeds": [1]})
-    narrow = {"model.dropout": {"uniform": [0.0, 0.4]}}
     for keys, other, message in (
-        (narrow, {}, "is of a search with other keys, "),
+        ({"model.dropout": {"uniform": [0.0, 0.4]}}, {}, "is of a search with other keys, "),
         (KEYS, {"set": {"data.batch_size": 2}}, "is of a search from another base, or with another set"),
     ):
         path = write_search(tmp_path, tiny_config, keys, other)

@@ -72,8 +72,7 @@ def test_points_are_the_product_written_out_by_hand_and_composed_as_by_the_comma
 @pytest.mark.integration
 def test_a_point_keeps_its_folder_whatever_other_points_there_are(tmp_path, tiny_config):
     def configs(**parts) -> dict[str, dict]:
-        points = compose(read_sweep(write_sweep(tmp_path, tiny_config, **parts)))
-        return {point.name: point.config for point in points}
+        return {point.name: point.config for point in compose(read_sweep(write_sweep(tmp_path, tiny_config, **parts)))}
 
     alone = {"grid": {"model.coverage": [True]}, "seeds": [1]}
     few, many = configs(**alone), configs(grid={"model.coverage": [False, True]}, seeds=[2, 1])
@@ -81,8 +80,7 @@ def test_a_point_keeps_its_folder_whatever_other_points_there_are(tmp_path, tiny
     other = configs(set={"model.dropout": 0.3}, **alone)
     assert other.keys() != few.keys()
     assert all(name.startswith("coverage-true_seed-1_") for name in (*few, *other))
-    default = configs(set={"trainer.gradient_clip_val": 2.0}, **alone)
-    assert default == few  # stated or not, the config is the same
+    assert configs(set={"trainer.gradient_clip_val": 2.0}, **alone) == few  # stated or not, the config is the same
 
 
 @pytest.mark.parametrize(("parts", "message"), [

@@ -41,8 +41,7 @@ POINT = '{"after": [], "points": [{"label": "a", "config": {}, "run": "NAME"}]}'
 def make_sweep(folder: Path, *names: str) -> list[Job]:
     folder.mkdir(parents=True, exist_ok=True)
     rows = [{"run": name, "label": f"point={name} seed=1", "overrides": {}, "config": {"name": name}} for name in names]
-    points = {"sweep": "s", "base": "b.yaml", "after": ["test"], "points": rows}
-    write(folder / "points.json", json.dumps(points))
+    write(folder / "points.json", json.dumps({"sweep": "s", "base": "b.yaml", "after": ["test"], "points": rows}))
     return read_points(folder)
 
 
@@ -80,8 +79,7 @@ def sweep(tmp_path, slurm) -> Path:
     leave(gone, [])
     numbers = {name: f"7_{number}" for number, name in enumerate(("done", "failed", "runs", "waits", "again", "gone"))}
     write_launch(out, "slurm", numbers)
-    queue = "7_2|RUNNING|None\n7_3|PENDING|JobArrayTaskLimit\n7_4|PENDING|BeginTime\n9|RUNNING|x\n"
-    write(slurm / "queue", queue)
+    write(slurm / "queue", "7_2|RUNNING|None\n7_3|PENDING|JobArrayTaskLimit\n7_4|PENDING|BeginTime\n9|RUNNING|x\n")
     return out
 
 
@@ -185,8 +183,7 @@ def test_profiles_of_the_page_are_batch_scripts_of_arrays_that_wait_for_each_oth
         (slurm / "count").write_text("6")
         folder = tmp_path / f"profile{number}"
         waiting = replace(profile, directives=profile.directives | {"dependency": "afterok:3"})
-        ids = submit(jobs, waiting, folder, "rows")
-        assert ids == {"a": "7_0", "b": "7_1", "c": "8_0", "d": "8_1"}
+        assert submit(jobs, waiting, folder, "rows") == {"a": "7_0", "b": "7_1", "c": "8_0", "d": "8_1"}
         first, second = ((folder / f"{job}_submission.sh").read_text() for job in (7, 8))
         assert "#SBATCH --dependency=afterok:3\n" in first and "--dependency=afterok:3,afterany:7\n" in second
         for script in (first, second):

@@ -55,8 +55,7 @@ def test_one_process_trains_a_run_and_its_death_frees_the_run(tiny_config, train
     rows = (run / "metrics.csv").read_text()
     for second in (["--run", run], ["--config", tiny_config, "--run_dir", run, "--resume", "auto"]):
         owner = f"process {(hold / 'holding').read_text()} on {socket.gethostname()}"
-        message = f"{run}: {owner} is training this run; wait until it ends, stop it, or pass"
-        precis("fit", *second).refused(message)
+        precis("fit", *second).refused(f"{run}: {owner} is training this run; wait until it ends, stop it, or pass")
     precis("test", "--run", run, "--trainer.callbacks=[]").succeeded()  # reading is free
     assert (run / "metrics.csv").read_text() == rows
     os.kill(first.pid, signal.SIGKILL)

@@ -36,5 +36,4 @@ def test_sentences_that_a_run_could_not_score_are_proposed_last(extractive, tmp_
     assert mixed[0] == mixed[2] == 0 < min(mixed[1], mixed[3])
     assert min(short) > 0, "where no sentence is of a good length, all are candidates"
     assert RunScorer(run).fingerprint == RunScorer(extractive).fingerprint
-    whole = MatchSumData(Texts([]), RunScorer(run), keep=2, sizes=[2], checkpoint=None)
-    assert whole.choices(mixed) == [[1, 3]]
+    assert MatchSumData(Texts([]), RunScorer(run), keep=2, sizes=[2], checkpoint=None).choices(mixed) == [[1, 3]]
