@@ -105,8 +105,7 @@ def test_a_misspelt_key_is_refused(folder, parser, tmp_path):
     assert len(keys_of[text]) > 5
     for key in sorted(keys_of[text]):
         copy = tmp_path / f"{key}.yaml"
-        misspelt = re.sub(rf"^( +){key}:", rf"\1{key}_:", text, count=1, flags=re.MULTILINE)
-        copy.write_text(misspelt, encoding="utf-8")
+        copy.write_text(re.sub(rf"^( +){key}:", rf"\1{key}_:", text, count=1, flags=re.MULTILINE), encoding="utf-8")
         with pytest.raises(ArgumentError, match=f"{key}_"):
             parser.parse_args([f"--config={copy}"])
 

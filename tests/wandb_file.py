@@ -65,8 +65,7 @@ class OfflineRun:
         elif kind == "summary":
             self.summary |= {_key(item): json.loads(item.value_json) for item in record.summary.update}
         elif kind == "artifact":
-            names = {entry.path for entry in record.artifact.manifest.contents}
-            self.artifacts.append((record.artifact.type, names))
+            self.artifacts.append((record.artifact.type, {entry.path for entry in record.artifact.manifest.contents}))
 
     def _configure(self, config: Any) -> None:
         for item in config.update:

@@ -5,17 +5,11 @@ from functools import partial
 import pytest
 import torch
 
+from lightning_modules.rstformer import injection as injections
 from lightning_modules.rstformer.chunked_attention import chunked_attention
 from lightning_modules.rstformer.dense_attention import batched_attention, dense_attention
 from lightning_modules.rstformer.fused_attention import fused_attention
-from lightning_modules.rstformer.injection import (
-    INJECTIONS,
-    DiscourseInjection,
-    HeadTable,
-    View,
-    head_relations,
-    reach_by_document,
-)
+from lightning_modules.rstformer.injection import INJECTIONS, DiscourseInjection, HeadTable, View, head_relations
 from tests.lightning_modules.rstformer.dense_attention import made_up_edus, made_up_ldd
 from tests.made_up_parses import to_band
 
@@ -37,7 +31,7 @@ def batch():
     is_global = torch.zeros_like(token_mask)
     is_global[0, 0] = is_global[1, [0, 7]] = 1
     edus = torch.stack([made_up_edus(LENGTH, g) for _ in range(2)])
-    half, most = int(reach_by_document(edus, WINDOW).max()), int(edus.max()) + 1
+    half, most = int(injections.reach_by_document(edus, WINDOW).max()), int(edus.max()) + 1
     band = torch.zeros(2, most, 2 * half + 1, RELATIONS)
     for n, row in enumerate(edus):
         size = int(row.max()) + 1

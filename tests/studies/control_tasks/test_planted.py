@@ -81,16 +81,12 @@ def trigrams(sentence: str) -> set[tuple[str, ...]]:
     return set(zip(words, words[1:], words[2:]))
 
 
-@pytest.fixture
-def articles() -> Records:
-    """Each has a sentence of words that no other one has, and one that is too short."""
+@pytest.mark.parametrize("variation, common_trigram", [("one_word", True), ("every_third_word", False)])
+def test_versions_of_three_sentences_among_fillers(variation, common_trigram):
+    # each article has a sentence of words that no other one has, and one that is too short
     letters = "abcdefghijklmnopqrstuvwxyz"
     words = [" ".join(f"word{letter}x{other}" for other in letters[: 12 + n]) for n, letter in enumerate(letters[:14])]
-    return Records({"id": text, "document": f"{text}. See a.b().", "summary": "x"} for text in words)
-
-
-@pytest.mark.parametrize("variation, common_trigram", [("one_word", True), ("every_third_word", False)])
-def test_versions_of_three_sentences_among_fillers(articles, variation, common_trigram):
+    articles = Records({"id": text, "document": f"{text}. See a.b().", "summary": "x"} for text in words)
     for record in tasks.PlantedDuplicates(articles, variation, fillers=5, documents=10).records("train"):
         (document,), (reference,) = record.parts, record.references
         assert len(document) == 4 + 3 + 2 + 5 and len(reference) == 3

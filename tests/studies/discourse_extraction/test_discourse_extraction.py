@@ -47,8 +47,7 @@ def features_of(number: int, sentences: int) -> tuple[SummarizedDocument, Senten
 
 
 def corpus_of(count: int, sentences: int = 6):
-    rows = [features_of(number, sentences + number % 3) for number in range(count)]
-    return in_folds(*zip(*rows))
+    return in_folds(*zip(*[features_of(number, sentences + number % 3) for number in range(count)]))
 
 
 def test_a_pair_of_sentences_has_the_mean_of_its_edus_and_targets_ignore_function_words():

@@ -21,8 +21,7 @@ from precis.discourse.score_parser import gold_documents, parsed, request_of
 
 def made_up(size: int, relations: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     """A random dense LDD whose directions sum to at most 1, many values near zero, and that of a random tree."""
-    generator = torch.Generator().manual_seed(seed)
-    p = torch.rand(size, size, relations, generator=generator, dtype=torch.float64) ** 6
+    p = torch.rand(size, size, relations, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) ** 6
     p = p / p.sum(-1, keepdim=True).clamp(min=1)
     gold = tree_ldd(random_tree(size, relations, random.Random(seed)), size, relations, band=size - 1)
     offset = torch.arange(size) - torch.arange(size)[:, None] + size - 1

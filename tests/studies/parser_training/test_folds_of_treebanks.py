@@ -37,8 +37,7 @@ def treebanks(tmp_path_factory):
 
 def model_and_fold(treebanks, fold: int, **options) -> tuple[DiscourseParser, FoldData]:
     torch.manual_seed(0)
-    data = FoldData(fold, 2, treebanks)
-    return DiscourseParser(**TINY, **options).eval(), data
+    return DiscourseParser(**TINY, **options).eval(), FoldData(fold, 2, treebanks)
 
 
 def recipe(path, precision="bf16-mixed", gradient_clip_val=None, **options):
@@ -126,8 +125,7 @@ def test_the_command_continues_compares_and_refuses(treebanks, tmp_path, capsys)
     (tmp_path / "one" / "fold-1.json").unlink()
     shutil.rmtree(weights[1].parent)
     assert run(one, paths, "one") == first and weights[0].stat().st_mtime_ns == before
-    baseline = ["--baseline", str(tmp_path / "one")]
-    second = run(other, paths, "other", *baseline)
+    second = run(other, paths, "other", "--baseline", str(tmp_path / "one"))
     for score in SCORES:
         expected = second["scores"][score]["value"] - first["scores"][score]["value"]
         assert second["difference"][score]["value"] == pytest.approx(expected)

@@ -1,7 +1,6 @@
 """Treebanks of parsed texts, from which another parser can be trained."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -21,16 +20,9 @@ STORY = "The otter slept because it rained. A heron left when it was late. It sa
 NOTE = "Rain fell, although the otter had hoped for sun. It slept."
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
-    """The folder of a parser with random weights."""
+def test_trees_of_the_parser_are_read_again_after_copies_of_gold_trees(tmp_path, capsys):
     torch.manual_seed(0)
-    place = tmp_path_factory.mktemp("parser") / "weights"
-    DiscourseParser(hidden_size=8, fit_size=2).save(place)
-    return place
-
-
-def test_trees_of_the_parser_are_read_again_after_copies_of_gold_trees(folder, tmp_path, capsys):
+    DiscourseParser(hidden_size=8, fit_size=2).save(folder := tmp_path / "weights")
     records = {"a": STORY, "same": STORY, "b": NOTE, "single": "Rain.", "not read": "It sang. It slept."}
     lines = [{"document": text, "id": name} for name, text in records.items()]
     texts, out = write_lines(tmp_path / "texts.jsonl", lines), tmp_path / "parsed.jsonl"
@@ -41,8 +33,7 @@ def test_trees_of_the_parser_are_read_again_after_copies_of_gold_trees(folder, t
     gold = [document for document in read_treebank(bank) for _ in range(2)]
     copies, parsed = read_treebank(out)[:4], read_treebank(out)[4:]
     assert [replace(document, id=original.id) for document, original in zip(copies, gold)] == gold
-    names = ["made-up-0", "made-up-0 copy 2", "made-up-1", "made-up-1 copy 2"]
-    assert [document.id for document in copies] == names
+    assert [document.id for document in copies] == ["made-up-0", "made-up-0 copy 2", "made-up-1", "made-up-1 copy 2"]
     assert [document.id for document in parsed] == [f"{tmp_path.name}/texts.jsonl/{name}" for name in ("a", "b")]
     parser = DiscourseParser.load(folder)
     for document, text in zip(parsed, (STORY, NOTE)):

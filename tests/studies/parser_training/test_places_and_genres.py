@@ -51,7 +51,6 @@ def test_repairs_of_a_segmenter_and_a_parser_compared_with_itself(tmp_path):
     expected = parseval([parser.parse(request_of(d)).best_tree() for d in gold], [d.tree for d in gold])
     name, _, score, _ = text.splitlines()[-1].strip("| ").split(" | ")
     assert (name, score) == ("both: gold EDUs", f"{expected['original']['F'].mean:.1f}")
-    lines = compare([parser, parser], gold).splitlines()[-4:]
-    cells = [line.strip("| ").split(" | ") for line in lines]
+    cells = [line.strip("| ").split(" | ") for line in compare([parser, parser], gold).splitlines()[-4:]]
     assert cells[0][2:6] == [f"{expected['original'][name].mean:.1f}" for name in "SNRF"] and cells[0][6] == "100.0"
     assert cells[1][-1] == cells[3][-1] == "+0.0 [+0.0, +0.0]" and float(cells[3][6]) < 100

@@ -28,8 +28,7 @@ def test_a_segmenter_is_trained_kept_and_scored(bits, treebank, tmp_path, capsys
     settings += " trainer.accelerator=cpu trainer.max_epochs=10 trainer.logger=false trainer.enable_checkpointing=false"
     main(["fit", *(f"--{setting}" for setting in settings.split())])
     capsys.readouterr()
-    kinds = {value.dtype for value in load_file(out / "model.safetensors").values()}
-    assert (torch.int8 in kinds) == (bits == 8)
+    assert (torch.int8 in {value.dtype for value in load_file(out / "model.safetensors").values()}) == (bits == 8)
     main(["score", str(out), treebank])
     lines = capsys.readouterr().out.splitlines()
     assert "6 documents" in lines[0] and "inner_f1" in lines[0]

@@ -44,8 +44,7 @@ def test_targets_are_principal_components_of_the_teacher_from_which_a_student_le
     teacher = Teacher(teacher_folder, [1, 2], texts)
     passages = teacher(texts)
     with torch.no_grad():
-        inputs = [teacher.subwords(text).ids for text in texts]
-        framed = torch.tensor([[2, *ids, 3] for ids in inputs])  # [CLS], [SEP]
+        framed = torch.tensor([[2, *teacher.subwords(text).ids, 3] for text in texts])  # [CLS], [SEP]
         states = teacher.encoder.model(framed, output_hidden_states=True).hidden_states
     vectors = torch.cat([states[1], states[2]], -1)[:, 1:-1].flatten(0, 1).double().numpy()
     components = PCA(3, svd_solver="full").fit_transform(vectors)
