@@ -234,7 +234,7 @@ def _base_classes() -> dict[str, tuple[type, ...]]:
     other_plugins = (fabric_plugins.Precision, plugins.LayerSync)  # only subclasses in pytorch_lightning are permitted
     return {
         "torch": (Optimizer, lr_scheduler.LRScheduler),
-        "pytorch_lightning": (*trainer, *other_plugins, *fabric),
+        "pytorch_lightning": (*trainer, *other_plugins, *fabric, lr_scheduler.LRScheduler),  # `ReduceLROnPlateau`
         "lightning_fabric": fabric,
     }
 

@@ -64,8 +64,8 @@ class PrecisCLI(LightningCLI):
     @staticmethod
     def configure_optimizers(lightning_module: Any, optimizer: Any, lr_scheduler: Any = None) -> Any:
         """Return optimizer and schedule, which advances each step, not each epoch as in Lightning by default."""
-        if lr_scheduler is None:
-            return optimizer
+        if lr_scheduler is None or hasattr(lr_scheduler, "monitor"):  # `ReduceLROnPlateau` advances after an epoch
+            return LightningCLI.configure_optimizers(lightning_module, optimizer, lr_scheduler)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": lr_scheduler, "interval": "step"}}
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:

@@ -78,6 +78,7 @@ def test_null_and_number_signs_in_a_sweep(tmp_path, tiny_config):
 @pytest.mark.parametrize("command", [
     "fit --config base.yaml --trainer trainer.yaml --data.corpus=corpus.yaml --model.decoding=decoding.yaml",
     "fit --config base.yaml --optimizer optimizer.yaml --lr_scheduler schedule.yaml --trainer.callbacks+=callback.yaml",
+    "fit --config=base.yaml --optimizer=SGD --lr_scheduler=ReduceLROnPlateau --lr_scheduler.monitor=val/loss",
     "baseline lead --corpus=corpus.yaml --out=lead.jsonl",
     "evaluate outputs.jsonl --fields fields.yaml --metrics=rouge --resamples=9",
 ])  # fmt: skip
