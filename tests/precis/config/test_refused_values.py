@@ -42,6 +42,7 @@ STOPPING = "--trainer.callbacks+=EarlyStopping --trainer.callbacks.monitor=x"
     ("--data.batch 4", "data: PointerGeneratorData has no option 'batch'; did you mean batch_size?", 2),
     *(pytest.param(*case, (1, 2), marks=integration) for case in (
         ("--optimizer=Adam --optimizer.lr=-1", "optimizer.lr must be at least 0, got -1"),
+        ("--lr_scheduler=ConstantLR", "lr_scheduler has no effect without an optimizer; add --optimizer, or --lr_s"),
         (f"{STOPPING} --trainer.callbacks.patience=-1", "trainer.callbacks.patience must be at least 0, got -1"),
         ("--start_from=/no/run", "/no/run: no such checkpoint; --start_from takes one, or the folder of a run"),
         ("--trainer.callbacks+=SelfCritical --trainer.callbacks.advantage=group", "group: 1; give at least 2\n"),
