@@ -14,6 +14,7 @@ from callbacks import PredictionWriter
 from callbacks.results_path import results_path
 from datamodules.summarization import VAL, SummarizationData
 from datamodules.text.lines import counted
+from datamodules.treebank import TreebankSplits
 from lightning_modules.metrics.lead import beside_lead, lead_scores
 from precis.files.data_files import read_json
 from precis.runs.run_state import write_state
@@ -142,6 +143,8 @@ def conclude_scoring(trainer: Trainer, start: RunStart) -> None:
 
 
 def _has_test_split(data: Any) -> bool:
+    if isinstance(data, TreebankSplits):
+        return data.paths["test"] is not None
     return not isinstance(data, SummarizationData) or "test" in data.corpus.splits()
 
 

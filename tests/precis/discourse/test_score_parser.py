@@ -137,12 +137,13 @@ def test_english_parsers_say_so():
 
 
 @pytest.mark.integration
-def test_a_parser_and_a_segmenter_are_trained_and_used(precis, treebank, tmp_path):
+def test_a_parser_and_a_segmenter_are_trained_and_used(precis, treebank, tmp_path, caplog):
     run, text = tmp_path / "run", write(tmp_path / "text.txt", TEXT)
     files = [f"--data.train={treebank}", f"--data.val={treebank}", "--data.language=zh", "--model.hidden_size=8"]
     files += ["--trainer.accelerator=cpu", "--trainer.max_epochs=2"]
     config = "experiments/configs/discourse_parser/small.yaml"
     precis("fit", "--config", config, *files, "--data.licences=null", f"--run_dir={run}", "--wandb=off").succeeded()
+    assert f"next: precis validate --run {run}" in caplog.text, "there is no treebank for a test"
     quiet = [f"--trainer.{name}=false" for name in ("logger", "enable_checkpointing", "enable_progress_bar")]
     segmenter_study(["fit", *files, f"--out={run / 'segmenter'}", "--model.projection=8", *quiet])
     parser = load_parser(str(run))
