@@ -145,7 +145,7 @@ class PrecisCLI(LightningCLI):
             raise UserError(f"{path}: cannot be restored ({reason}); give another checkpoint of the run") from error
 
     def fit(self, model: LightningModule, **arguments: Any) -> None:
-        """Train in the run folder, and record in it how training ended; remove a new folder if no step was made."""
+        """Train in the run folder, and record in it how training ended; remove a new folder without a checkpoint."""
         start, is_first = self.start, self.trainer.is_global_zero
         if start.dry_run:
             self.trainer.fit(model, **arguments)
@@ -175,9 +175,9 @@ class PrecisCLI(LightningCLI):
         finally:
             if start.config.wandb != "off":
                 wandb.finish()  # upload the remaining metrics and files
-            if start.is_new and is_first and self.trainer.global_step == 0:
+            if start.is_new and is_first and (self.trainer.global_step == 0 or self.trainer.fast_dev_run):
                 shutil.rmtree(start.folder, ignore_errors=True)  # there is nothing to resume or test
-        if self.trainer.global_step:
+        if self.trainer.global_step and not self.trainer.fast_dev_run:
             conclude_training(self.trainer, start)
 
     def after_validate(self) -> None:

@@ -166,6 +166,7 @@ def test_a_dry_run_reports_shapes_and_steps_and_writes_nothing(tiny_config, run_
             assert part in done.out
     precis("fit", "--run", run_folder, "--dry-run").succeeded()
     precis("test", "--run", run_folder, "--dry-run").refused("--dry-run")
+    precis("fit", "--config", tiny_config, "--run_dir", "fast", "--trainer.fast_dev_run=1").succeeded()
     assert contents(tmp_path) == before and list(tmp_path.iterdir()) == [run_folder]
 
 
