@@ -27,6 +27,7 @@ LAYERS = {
     **dict.fromkeys(PAPERS, ("lightning_modules", *BUILDING_BLOCKS, "datamodules.discourse")),
     "lightning_modules": (*BUILDING_BLOCKS, "datamodules.discourse"),
     **dict.fromkeys(BUILDING_BLOCKS, ()),
+    "lightning_modules.metrics": ("lightning_modules.networks",),  # metrics by models: their limits of length
     "datamodules": DATA,
     "datamodules.corpora": (),
     "datamodules.discourse": (),
