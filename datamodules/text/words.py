@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 WordTokenization = Literal["words", "whitespace"]
 SENTENCE_ENDS = (".", "!", "?")
+CLOSING_MARKS = frozenset("”」』）》)]") | {"''"}  # belong to the sentence whose end mark they follow
 
 # A word keeps inner apostrophes, hyphens, dots, slashes and underscores (don't, re-use, torch.nn, 10/30/01, 9:00);
 # every other visible character is a separate token.
@@ -56,7 +57,8 @@ def sentences_of(tokens: Sequence[str], ends: Collection[str] = SENTENCE_ENDS) -
     """Split the tokens of a generated text into sentences after the marks `ends`; the last may lack its end."""
     sentences: list[list[str]] = [[]]
     for token in tokens:
-        sentences[-1].append(token)
+        is_closing = token in CLOSING_MARKS and not sentences[-1] and len(sentences) > 1
+        sentences[-2 if is_closing else -1].append(token)
         if token in ends:
             sentences.append([])
     return [sentence for sentence in sentences if sentence]  # without the empty one after the last mark

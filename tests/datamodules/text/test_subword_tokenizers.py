@@ -209,7 +209,7 @@ def test_words_keep_inner_punctuation_and_separate_the_rest(text, words):
 def test_case_whitespace_sentences_and_the_way_back():
     assert tokenize("The CAT", lowercase=False) == ["The", "CAT"]
     assert tokenize("it 's `` fine '' .", "whitespace") == ["it", "'s", "``", "fine", "''", "."]
-    for sentences in ([["a", "."], ["b", "?"], ["c"]], [["."], ["."]], []):
+    for sentences in ([["a", ".", "”"], ["b", "?"], ["c"]], [["."], ["."]], [["”"]], []):
         assert sentences_of([word for sentence in sentences for word in sentence]) == sentences
     for text in ('he said "yes" (twice)!', "a, b; c: d.", "cost: $5 and 10%", "`x` and `y`", "what? no! [one] {two}"):
         assert detokenize(tokenize(text)) == text
