@@ -17,7 +17,7 @@ import yaml
 from conftest import wait_until, write
 
 from datamodules.documents import UserError
-from datamodules.file_locks import take_lock
+from datamodules.file_locks import release_lock, take_lock
 from precis.sweeping.job import COMMAND, Job
 from precis.sweeping.slurm import Profile, checked_profile, submit
 from precis.sweeping.sweep import _run_here
@@ -225,8 +225,8 @@ def test_points_wait_while_a_launcher_is_active_which_is_not_killed_from_elsewhe
         write(out / "launch.json", json.dumps(launched | {"host": host, "pid": number}))
         precis("sweep", "cancel", out).refused(message)
     assert not kill.called
-    os.close(lock)
-    os.close(at_work)
+    release_lock(lock)
+    release_lock(at_work)
 
 
 @pytest.mark.integration
