@@ -69,6 +69,7 @@ class PredictionWriter(Callback):
             if trainer.is_global_zero:
                 self._merge(trainer.world_size)
                 self._write_descriptions(trainer)
+        trainer.strategy.barrier("merged")  # the lock of each rank's file holds until rank 0 has read it
         release_lock(self._lock)
         self._file = None
 

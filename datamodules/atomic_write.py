@@ -47,7 +47,7 @@ def atomic_file(path: Path) -> Iterator[IO[str]]:
     partial.unlink(missing_ok=True)  # so that nothing is written through a link that another user placed there
     try:
         with naming_full_disk(path), partial.open("x", newline="", encoding="utf-8") as file:
-            lock_file(file, partial)
+            lock_file(file, partial, wait=1.0)  # `is_locked` of another process holds a lock for an instant
             yield file
         partial.replace(path)
     except BaseException:  # also Ctrl-C

@@ -30,7 +30,7 @@ def at_least(minimum: int, **values: int | None) -> None:
             raise ValueError(f"data.{name} must be at least {minimum}, got {value}")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class BatchSampler(Sampler[list[int]]):
     """Batches of documents of similar length, in an order that is a pure function of seed and epoch.
 

@@ -84,7 +84,7 @@ def shared_path(similarity: Tensor, to_document: Tensor) -> Tensor:
     radius_i, radius_j = radius.unsqueeze(2), radius.unsqueeze(1)
     product = (radius_i + radius_j - angular_distance(similarity)) / 2               # (i|j), [B, L, L]
     smaller = torch.minimum(radius_i, radius_j)
-    # a radius below 1e-3 is 0 up to rounding: in float32, the cosine of equal vectors may be 1 - 1e-6, an angle of 1e-3
+    # a radius below 1e-3 is 0 up to rounding: in float32, a cosine of equal vectors may be 1 - 1e-6, a radius of 4.5e-4
     return torch.where(smaller > 1e-3, product / smaller.clamp_min(1e-3), torch.ones_like(product)).clamp(0, 1)
 
 

@@ -36,7 +36,7 @@ class PairClassifier:
         result = torch.zeros(len(pairs), max(2, len(self.class_names)))
         # pairs of similar length are batched, so that there is little padding
         by_length = sorted(range(len(pairs)), key=lambda index: len(pairs[index][0]) + len(pairs[index][1]))
-        # "longest_first": of a pair that is too long, the longer text is truncated
+        # "longest_first": of a pair that is too long, the longer text is truncated, both if each exceeds half the limit
         options = {"truncation": "longest_first", "max_length": self.max_length, "return_tensors": "pt"}
         for start in range(0, len(pairs), self.batch_size):
             batch = by_length[start : start + self.batch_size]

@@ -86,11 +86,13 @@ def summarize(
     """
     is_single = isinstance(texts, (str, Mapping, Document))
     name = checked_name(model, language)  # the default if `model` is None
-    limits = ((words, PositiveInt), (sentences, PositiveInt), (ratio, Share))  # the types of the command line
-    try:
-        budget = LengthBudget(*(limit if limit is None else kind(limit) for limit, kind in limits))
-    except (TypeError, ValueError) as error:
-        raise UserError(f"words, sentences or ratio: {error}; change it") from None
+    limits = {"words": (words, PositiveInt), "sentences": (sentences, PositiveInt), "ratio": (ratio, Share)}
+    budget = LengthBudget()
+    for limit_name, (limit, kind) in limits.items():  # with the types of the command line
+        try:
+            budget = replace(budget, **{limit_name: limit if limit is None else kind(limit)})
+        except (TypeError, ValueError) as error:
+            raise UserError(f"{limit_name}: {error}; change it") from None
     documents = documents_of(Records(text_rows(texts)), language)
     if name in LIGHT and language_of(language).is_english:  # works without Lightning, a slow import
         summaries: list[Summary] = list(light_summaries(light_model(shipped_folder(name)), documents, budget))

@@ -70,8 +70,9 @@ def explain(message: str, command: str) -> str:
         return f"{where}expected {'int' if match[1] == 'Int' else 'float'}, got {message.split()[-1].strip(chr(39))!r}"
     if match := re.search(r"arguments are required: (.*)", message):
         missing = ", ".join(name.removeprefix(f"{command}.") for name in match[1].split(", "))
-        is_model = "model" in missing and not classes  # else arguments of a class
-        return f"{where}missing: {missing}; {'give --config, or name it; ' if is_model else ''}{help_hint}"
+        if keys:  # arguments of a class
+            return f"{where}missing: {missing}; give --{'.'.join(keys)}.{missing.split(', ')[0]}"
+        return f"missing: {missing}; {'give --config, or name it; ' if 'model' in missing else ''}{help_hint}"
     expected = re.findall(r"Expected an? (<class '[^']+'>|typing\.Literal\[[^]]*\])", message)
     if expected and value:
         kinds = [expected[0]] if value[0].startswith("Got") else expected  # "Given": all types of a union were tried

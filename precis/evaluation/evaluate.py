@@ -243,7 +243,7 @@ def corpus_interval(corpus: CorpusScore, documents: Sequence[int], resamples: in
     """Return a corpus-level score of documents (indices), such as BLEU, with its percentile bootstrap interval."""
     counts = corpus.statistics[documents]  # such as of matching n-grams, [N documents, number of counts]
     scores = [corpus.score(sums) for sums in statistics.resampled_sums(counts, resamples, seed).tolist()]
-    (low,), (high,) = statistics.percentile_bounds(np.array([scores]).T).tolist()
+    low, high = statistics.percentile_bounds(np.array(scores)[:, None])[:, 0].tolist()  # of a table with one column
     return statistics.Interval(corpus.score(counts.sum(0).tolist()), low, high)
 
 

@@ -194,7 +194,7 @@ class RunRecord(Callback):
         adapt_best_models(trainer, checkpoint)  # their paths, if the run folder was moved
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if not (self.run / "config.yaml").is_file():
+        if not (self.run / "environment.json").is_file():  # a new run, or one killed before this last file was written
             self.on_train_batch_start(trainer)
 
     def on_train_batch_start(self, trainer: Trainer, *_: Any) -> None:

@@ -25,7 +25,7 @@ SLURM_WAIT = 120.0  # seconds, in a requeued job: a file server may hold the loc
 
 def write_state(run: Path, state: str, step: int) -> None:
     """Record the state of training; if the folder was removed or the disk is full, do nothing."""
-    with suppress(OSError):  # training need not end because its state cannot be recorded
+    with suppress(OSError, UserError):  # training need not end because its state cannot be recorded
         if Path(run).is_dir():
             atomic_write(Path(run) / STATE, json.dumps({"state": state, "step": step}) + "\n")
 

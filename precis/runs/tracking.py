@@ -70,6 +70,7 @@ class WandbRecord(Callback):
         self.config = config
         self.models = models
         self._best_scores: dict[str, Any] = {}  # `score` of the best checkpoint; `summary`: values for W&B
+        self._has_config = False  # whether W&B has the config and environment of this start
 
     def _wandb_runs(self, trainer: Trainer) -> list[Any]:
         if not trainer.is_global_zero:
@@ -80,7 +81,11 @@ class WandbRecord(Callback):
         metric = getattr(pl_module, "rouge", None)  # models that summarize nothing have none
         return dict(metric["test"].signatures) if metric is not None else {}  # settings of ROUGE, by measure
 
-    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        """Log config and environment at the first batch, before which options of this start may be refused."""
+        if self._has_config:
+            return
+        self._has_config = True
         for run in self._wandb_runs(trainer):
             environment = read_json(self.run / "environment.json")  # written by `RunRecord`, an earlier callback
             extra = {"environment": environment, "signatures": self._signatures(pl_module), "run_folder": str(self.run)}

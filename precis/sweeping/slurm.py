@@ -226,8 +226,10 @@ def _run_first_task(job: Job, received: list[int]) -> str:
             _wait_for_signal(received)  # if a signal ended the command, it may reach this process later
         if received and not run.stopping:
             run.stop(received[0])
-        if not run.stopping and not failed_task and (failed_task := _failed_task(job)):
-            run.kill()  # the command would wait for the other task
+        if not run.stopping and not failed_task:
+            failed_task = _failed_task(job)
+            if failed_task:
+                run.kill()  # the command would wait for the other task
         run.poll()
         time.sleep(0.1)  # seconds
     if run.state == "stopped":

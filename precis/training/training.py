@@ -15,7 +15,7 @@ import wandb
 from jsonargparse import Namespace
 from pytorch_lightning import Callback, LightningDataModule, LightningModule, Trainer
 from pytorch_lightning.callbacks import RichProgressBar
-from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
+from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, ReduceLROnPlateau
 from pytorch_lightning.utilities import rank_zero_info
 
 from callbacks import GracefulStop, MonitorCheck
@@ -64,7 +64,7 @@ class PrecisCLI(LightningCLI):
     @staticmethod
     def configure_optimizers(lightning_module: Any, optimizer: Any, lr_scheduler: Any = None) -> Any:
         """Return optimizer and schedule, which advances each step, not each epoch as in Lightning by default."""
-        if lr_scheduler is None or hasattr(lr_scheduler, "monitor"):  # `ReduceLROnPlateau` advances after an epoch
+        if lr_scheduler is None or isinstance(lr_scheduler, ReduceLROnPlateau):  # which advances after an epoch
             return LightningCLI.configure_optimizers(lightning_module, optimizer, lr_scheduler)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": lr_scheduler, "interval": "step"}}
 
@@ -145,7 +145,7 @@ class PrecisCLI(LightningCLI):
             raise UserError(f"{path}: cannot be restored ({reason}); give another checkpoint of the run") from error
 
     def fit(self, model: LightningModule, **arguments: Any) -> None:
-        """Train in the run folder, and record in it how training ended; remove a new folder without a checkpoint."""
+        """Train in the run folder, and record how it ended; remove a new one without a step, or of `fast_dev_run`."""
         start, is_first = self.start, self.trainer.is_global_zero
         if start.dry_run:
             self.trainer.fit(model, **arguments)

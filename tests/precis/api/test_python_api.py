@@ -62,8 +62,8 @@ def test_options_hold_for_one_call_and_wrong_arguments_are_refused(run):
         (lambda: api.rouge(["rain", "fell"], "rain"), "2 summaries and 1 reference"),
         (lambda: api.rouge("rain", "rain", rouge_parts="pr"), "rouge_parts is 'pr'; give f or prf"),
         (lambda: api.rouge("rain", " "), "summary 1: a reference is empty"),
-        (lambda: api.summarize(TEXTS[0], sentences=0), "words, sentences or ratio: 0 does not conform .* v>0"),
-        (lambda: api.summarize(TEXTS[0], words=[4]), "words, sentences or ratio: int.. argument must be"),
+        (lambda: api.summarize(TEXTS[0], sentences=0), "sentences: 0 does not conform .* v>0"),
+        (lambda: api.summarize(TEXTS[0], words=[4]), "words: int.. argument must be"),
         (lambda: api.parse("It rains.", parser="lef"), "no parser 'lef'"),
     ):
         with pytest.raises(api.UserError, match=message):

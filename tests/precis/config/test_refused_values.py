@@ -75,7 +75,7 @@ def test_missing_arguments_and_files_in_place_of_a_corpus_are_named(tmp_path, pr
     refused(precis("fit", "--run_dir", tmp_path / "run"), "missing: data, model", "--config")
     refused(precis("summarize", "--model", "small", "--run", "r"), "--model and --run both name", status=1)
     refused(precis("corpus", "--corpus", "Fils"), "corpus: no class 'Fils' is known")
-    refused(precis("fit", "--data=PointerGeneratorData", "--data.corpus=Hub"), "data.corpus: missing: name")
+    refused(precis("fit", "--data=PointerGeneratorData", "--data.corpus=Hub"), "missing: name; give --data.corpus.name")
     refused(precis("fitt"), "no command 'fitt'", "it has fit, validate", status=1)
     refused(precis("trian"), "did you mean fit?", status=1)
     said = "train.jsonl is not a class; a file is given as --corpus Files --corpus.train train.jsonl"
