@@ -1,6 +1,7 @@
 """Atomic writing of files and folders, removal of leftovers of killed writers, and one message for full disks."""
 
 import errno
+import fcntl
 import math
 import os
 import shutil
@@ -47,7 +48,8 @@ def atomic_file(path: Path) -> Iterator[IO[str]]:
     partial.unlink(missing_ok=True)  # so that nothing is written through a link that another user placed there
     try:
         with naming_full_disk(path), partial.open("x", newline="", encoding="utf-8") as file:
-            lock_file(file, partial, wait=1.0)  # `is_locked` of another process holds a lock for an instant
+            with suppress(OSError):  # on a file system without locks, of which the locks of runs and sweeps warn
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield file
         partial.replace(path)
     except BaseException:  # also Ctrl-C
