@@ -77,7 +77,7 @@ def _keys_and_values(config: Any) -> Iterator[tuple[str, Any]]:
 def explain_refusal(error: BaseException, config: Any) -> str:
     """Return one line for an error of a constructor of `model` or `data`: key, cause and remedy."""
     message = " ".join(str(error).split())
-    # jsonargparse wraps the constructor's message: `Errors: - CAUSE - Expected a ...`; `Does not validate` is its own.
+    # jsonargparse puts the constructor's message before one of its own; `Does not validate` is its own, too
     attempt = re.search(r"Errors: - (?!Does not validate)(.*?) - (?:Expected an? |Not a valid subclass)", message)
     cause = attempt[1] if attempt else message
     class_path = re.search(r"class_path='([^']+)'", message)
