@@ -30,15 +30,6 @@ class Chart(NamedTuple):
         """Return a chart of zeros in the shape of `like`, [B, E, E, ...]."""
         return cls(torch.zeros_like(like), torch.zeros_like(like))
 
-    @classmethod
-    def of(cls, spans: tuple[Tensor, Tensor, Tensor], left: Tensor, right: Tensor, batch: int, size: int) -> "Chart":
-        """Build a chart of `batch` documents of `size` EDUs, from values of N spans as left, right parts, [N, ...]."""
-        document, start, end = spans                                                 # [N] each
-        width = end - start  # `right` has wide spans first: the later a split, the narrower its right part
-        empty = left.new_zeros(batch, size, size, *left.shape[1:])
-        by_start = empty.index_put((document, start, width), left)
-        return cls(by_start, empty.index_put((document, end, size - 1 - width), right))
-
     def splits(self, width: int, starts: int) -> tuple[Tensor, Tensor]:
         """Return both parts' values by split, for `starts` spans of `width` + 1 EDUs: [B, starts, width, ...] each."""
         # views; at [b, i, n], the span from i is split after i + n into the parts (i, i + n) and (i + n + 1, i + width)
@@ -56,15 +47,30 @@ class Potentials(NamedTuple):
     """Scores s(i, j) + u(i, k) . v(k + 1, j) of nodes over EDUs i..j split after k; padding: finite values, ignored."""
 
     spans: Tensor  # s(i, j), [B, E, E]; only i < j is read
-    fits: Chart | None = None  # u of left and v of right parts, [B, E, E, D]; None if only spans are scored
+    fits: tuple[Tensor, Tensor] | None = None  # u(i, k) at [k, i], v(k + 1, j) at [k, j], [B, E, E, D]; None: no u . v
 
-    def splits(self, chart: Chart, width: int, starts: int) -> Tensor:
-        """Return chart values of both parts plus u . v, by split, of spans of `width` + 1 EDUs, [B, starts, width]."""
-        left, right = chart.splits(width, starts)
+    def products(self) -> Tensor | None:
+        """Return u(i, k) . v(k + 1, j) at [k, i, j], [B, E, E, E], or None; other entries have no meaning."""
         if self.fits is None:
-            return left + right
-        u, v = self.fits.splits(width, starts)
-        return left + right + (u * v).sum(-1)
+            return None
+        (u, v), size = self.fits, self.spans.shape[1]
+        products = u.new_empty(len(u), size, size, size)
+        for k in range(size - 1):  # only i <= k < j, which is a sixth of the entries
+            torch.bmm(u[:, k, : k + 1], v[:, k, k + 1 :].mT, out=products[:, k, : k + 1, k + 1 :])
+        return products
+
+
+def of_splits(values: Tensor, width: int) -> Tensor:
+    """Return the `values` of (k, i, j), [B, E, E, E], by split k, of spans of `width` + 1 EDUs: [B, starts, width]."""
+    size = values.shape[1]  # a view; at [b, i, n], the span from i is split after k = i + n and ends at j = i + width
+    strides = (size**3, size**2 + size + 1, size**2)
+    return values.as_strided((len(values), size - width, width), strides, storage_offset=width)
+
+
+def _node_scores(chart: Chart, products: Tensor | None, width: int, starts: int) -> Tensor:
+    """Return chart values of both parts plus u . v, by split, of spans of `width` + 1 EDUs, [B, starts, width]."""
+    left, right = chart.splits(width, starts)
+    return left + right if products is None else (left + right).add_(of_splits(products, width))
 
 
 def _widths(size: int) -> list[tuple[int, int]]:
@@ -78,10 +84,10 @@ def inside(potentials: Potentials) -> tuple[Chart, list[Tensor]]:
     I(i, j) = s(i, j) + log sum_k exp(I(i, k) + I(k + 1, j) + u(i, k) . v(k + 1, j)),    I(i, i) = 0, with s, u and v of
     `Potentials` (scores of spans, fit of parts). The terms are the exponents, [B, starts, width] for each width.
     """
-    chart = Chart.zeros(potentials.spans)
+    chart, products = Chart.zeros(potentials.spans), potentials.products()
     terms = []
     for width, starts in _widths(potentials.spans.shape[1]):  # spans (i, i + width), narrow ones first
-        terms.append(potentials.splits(chart, width, starts))  # one exponent for each split k
+        terms.append(_node_scores(chart, products, width, starts))  # one exponent for each split k
         chart.put(width, terms[-1].logsumexp(-1) + potentials.spans.diagonal(width, 1, 2))
     return chart, terms
 
@@ -132,7 +138,7 @@ class _LogPartition(torch.autograd.Function):
     @staticmethod
     def forward(ctx, sizes: Tensor, spans: Tensor, *fits: Tensor) -> Tensor:
         """Return log Z, [B]; `sizes` are numbers of EDUs, `fits` the two tensors of `Potentials.fits`, or none."""
-        chart, terms = inside(Potentials(spans, Chart(*fits) if fits else None))
+        chart, terms = inside(Potentials(spans, fits or None))
         ctx.save_for_backward(sizes, spans, *fits, *terms)
         ctx.number_of_fits = len(fits)
         return chart.left[torch.arange(len(sizes), device=sizes.device), 0, sizes - 1]  # of each whole document
@@ -143,17 +149,17 @@ class _LogPartition(torch.autograd.Function):
         """Return the gradients of spans and of fits (u, v) from the gradient of log Z, [B]."""
         sizes, spans, *saved = ctx.saved_tensors
         fits, terms = saved[: ctx.number_of_fits], saved[ctx.number_of_fits :]  # `terms`: see `inside`
-        # d log Z / d s(i, j) = P(i, j), d log Z / d u(i, k) = sum_j P(i, j, split after k) v(k + 1, j), likewise for v
+        size = spans.shape[1]                                                        # E
         marginals = torch.zeros_like(spans)
-        fit_grads = [torch.zeros_like(fit) for fit in fits]
+        split_probs = spans.new_zeros(len(spans), size, size, size) if fits else None  # P(i, j, split after k)
         for width, nodes, splits in split_marginals(spans, terms, sizes):
             marginals.diagonal(width, 1, 2).copy_(nodes)
             if fits:
-                u, v = Chart(*fits).splits(width, nodes.shape[1])                    # [B, starts, width, D] each
-                for fit_grad, sibling_fit in zip(Chart(*fit_grads).splits(width, nodes.shape[1]), (v, u)):
-                    fit_grad.addcmul_(splits.unsqueeze(-1), sibling_fit)  # `fit_grad` is a view: adds to `fit_grads`
+                of_splits(split_probs, width).copy_(splits)
+        # d log Z / d s(i, j) = P(i, j), d log Z / d u(i, k) = sum_j P(i, j, split after k) v(k + 1, j), likewise for v
+        local = [marginals, split_probs @ fits[1], split_probs.mT @ fits[0]] if fits else [marginals]
         # chain rule: each document's gradient is scaled by the gradient of its log Z, [B, 1, 1, ...]
-        scaled = [local * grad.view(-1, *[1] * (local.dim() - 1)) for local in (marginals, *fit_grads)]
+        scaled = [gradient * grad.view(-1, *[1] * (gradient.dim() - 1)) for gradient in local]
         return None, *scaled  # `sizes` has no gradient
 
 
@@ -205,10 +211,10 @@ def best_trees(potentials: Potentials, sizes: Tensor) -> list[Tensor]:
     nodes (start, split after, end) are ordered parents before children, left before right, int64 [E - 1, 3] on the CPU.
     """
     spans = potentials.spans
-    chart = Chart.zeros(spans)  # highest sum of scores over each span
+    chart, products = Chart.zeros(spans), potentials.products()  # `chart`: highest sum of scores over each span
     best_splits = torch.zeros(spans.shape, dtype=torch.int32, device=spans.device)   # [B, E, E]
     for width, starts in _widths(spans.shape[1]):
-        best, offset = potentials.splits(chart, width, starts).max(-1)  # split = start + offset, [B, starts] each
+        best, offset = _node_scores(chart, products, width, starts).max(-1)  # split = start + offset, [B, starts] each
         chart.put(width, best + spans.diagonal(width, 1, 2))
         best_splits.diagonal(width, 1, 2).copy_(offset + torch.arange(starts, device=offset.device))
     return [_backtrack(table, size) for table, size in zip(best_splits.cpu().numpy(), sizes.tolist())]

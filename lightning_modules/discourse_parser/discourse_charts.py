@@ -23,7 +23,7 @@ from lightning_modules.discourse_parser.span_scorer import DiscourseScorer, Layo
 
 _CELLS = 400_000  # maximum number of spans, padding included, of charts that are computed together, to bound memory
 _MIN_WEIGHT = 1e-12  # avoids a division by zero for spans without a scored node
-_MIN_SPAN_PROB = 1e-6  # less probable spans without a scored node are left out of the LDD
+_MIN_SPAN_PROB = 1e-5  # less probable spans without a scored node are left out of the LDD
 _MIN_NODE_PROB = 1e-3  # less probable nodes do not count towards the expected numbers of correct labels
 _NODES = {"cpu": 4096}  # nodes whose classes are scored together, so that they fit into CPU caches; 65,536 elsewhere
 
@@ -80,7 +80,7 @@ class ChartReader:
     `min_prob` count. With `rows: side`, all nodes count, and the classes of nodes above `min_prob` are scored one by
     one. The remaining nodes, a few per cent of the probability, get the mean class distribution of the scored nodes
     over the same span. If none was scored, they get that of the span's most probable node, or are left out if P(span)
-    <= 1e-6. Shapes: B documents of E EDUs; G charts of U units, N nodes, C classes, R relations.
+    <= 1e-5. Shapes: B documents of E EDUs; G charts of U units, N nodes, C classes, R relations.
 
     Args:
         scorers, classes: members of the mixture; nuclearity and relation of each class.
@@ -107,6 +107,7 @@ class ChartReader:
         self.decoding = decoding
         self.temperature = temperature
 
+    @torch.no_grad()
     def compute_charts(
         self,
         vectors: Tensor,
@@ -120,7 +121,7 @@ class ChartReader:
         `vectors` are EDU vectors, [B, E, D], `chunks` the `chunk_bounds` of documents. Without `with_nodes`, charts
         have best trees but no distributions. Nodes above `min_prob` are scored one by one; 0 scores each node, slowly.
         """
-        states = [scorer.context(vectors, layout) for scorer in self.scorers]        # [B, E, H] each
+        tables = [scorer.tables(vectors, layout) for scorer in self.scorers]  # of terms of spans
         jobs: list[tuple[int, Tensor, Tensor]] = []  # document; first and last EDU of each unit of a chart, [U]
         for document, bounds in enumerate(chunks):
             for start, end in bounds:  # the units of a chunk's chart are EDUs, each its own first and last EDU
@@ -131,64 +132,68 @@ class ChartReader:
         charts: dict[int, ParsedChart] = {}
         spans_of_jobs = [len(first) ** 2 for _, first, _ in jobs]  # a chart stores U^2 spans
         for batch in batches_of_similar_size(spans_of_jobs, _CELLS):  # indices of jobs; batches bound memory
-            charts.update(zip(batch, self._charts(states, layout, [jobs[i] for i in batch], with_nodes, min_prob)))
+            charts.update(zip(batch, self._charts(tables, layout, [jobs[i] for i in batch], with_nodes, min_prob)))
         by_document: list[list[ParsedChart]] = [[] for _ in chunks]
         for number, (document, _, _) in enumerate(jobs):
             by_document[document].append(charts[number])
         return by_document
 
     def _charts(
-        self, states: list[Tensor], layout: Layout, jobs: list, with_nodes: bool, min_prob: float
+        self, tables: list[list[Tensor]], layout: Layout, jobs: list, with_nodes: bool, min_prob: float
     ) -> Iterator[ParsedChart]:
         """Yield the charts of G jobs (document, first EDUs and last EDUs of units), computed as one padded batch."""
         documents, first_edus, last_edus = zip(*jobs)
         sizes = torch.tensor([len(edus) for edus in first_edus])                     # [G]
         starts, ends = (nn.utils.rnn.pad_sequence(edus, batch_first=True) for edus in (first_edus, last_edus))
-        units = Units(*(tensor.to(states[0].device) for tensor in (torch.tensor(documents), starts, ends, sizes)))
+        units = Units(*(tensor.to(layout.sentence.device) for tensor in (torch.tensor(documents), starts, ends, sizes)))
         weight = 1 / len(self.scorers)
         span_probs = 0  # P(span is a node) under the mixture, [G, U, U]
-        class_probs = 0  # P(span is a node of that class) under the mixture, [G, U, U, C]
+        class_probs = []  # of each scorer: probable nodes, as indices of spans, and P(node of each class), [n], [n, C]
         members = []
-        for scorer, state in zip(self.scorers, states):
-            potentials = scorer.potentials(state, layout, units)
+        for scorer, terms in zip(self.scorers, tables):
+            potentials = scorer.potentials(terms, layout, units)
             marginals = all_marginals(potentials, units.sizes)
             member_spans = span_marginals(potentials, marginals)                     # [G, U, U]
             span_probs = span_probs + weight * member_spans
-            label_nodes = partial(self._labels, scorer, state, layout, units)  # from nodes to P(class | node), [N, C]
+            label_nodes = partial(self._labels, scorer, terms, layout, units)  # from nodes to P(class | node), [N, C]
             if with_nodes or self.decoding == "mbr":
                 # the nodes whose classes are scored one by one; best trees need only probable ones
                 threshold = min_prob if with_nodes else _MIN_NODE_PROB
                 nodes = node_marginals(potentials, marginals, threshold)
                 labels = label_nodes(nodes)                                          # [N, C]
             if self.decoding == "mbr":
-                class_probs = class_probs + weight * self._class_marginals(nodes, labels, units)
+                class_probs.append(_class_marginals(nodes, labels, len(starts[0])))
             if with_nodes:
                 members.append(self._distribution(potentials, marginals, member_spans, nodes, labels, label_nodes))
         if self.decoding == "mbr":
-            trees, tree_classes = self._best_labelled_trees(span_probs, class_probs, units.sizes)
+            node_spans, class_probs = (torch.cat(column) for column in zip(*class_probs))
+            trees, tree_classes = self._best_labelled_trees(span_probs, node_spans, weight * class_probs, units.sizes)
         else:  # cky has a single scorer, whose potentials are those of the loop
             scores = Potentials(span_probs) if self.decoding == "mbr_spans" else potentials
             trees = best_trees(scores, units.sizes)
-            tree_classes = self._most_probable_classes(states, layout, units, trees)
+            tree_classes = self._most_probable_classes(tables, layout, units, trees)
         for number, (first, last, tree) in enumerate(zip(first_edus, last_edus, trees)):
             by_member = [_select_chart(member, number, len(first)) for member in members]  # without padding
             yield ParsedChart(start=first, end=last, tree=tree, tree_classes=tree_classes[number], members=by_member)
 
-    def _class_marginals(self, nodes: SplitPosterior, labels: Tensor, units: Units) -> Tensor:
-        """Return P(span is a node of each class), summed over splits, [G, U, U, C], without nodes of P <= 0.001."""
-        charts, size = units.start.shape                                             # G, U
-        probable = (nodes.probability > _MIN_NODE_PROB).nonzero().squeeze(1)
-        chart, first, _, last, probability = (column[probable] for column in nodes)  # all but the split
-        marginals = labels.new_zeros(charts, size, size, labels.shape[1])
-        return marginals.index_put_((chart, first, last), probability.unsqueeze(1) * labels[probable], accumulate=True)
+    def _best_labelled_trees(
+        self, spans: Tensor, nodes: Tensor, classes: Tensor, sizes: Tensor
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Return nodes (start, split, end) [U - 1, 3] and classes [U - 1] of each chart's best tree, on the CPU.
 
-    def _best_labelled_trees(self, spans: Tensor, classes: Tensor, sizes: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        """Return nodes (start, split, end) [U - 1, 3] and classes [U - 1] of each chart's best tree, on the CPU."""
+        `spans` are P(span is a node), [G, U, U], `classes` P(node of each class), [n, C], and `nodes` the span of each
+        of these nodes, as an index of the flattened `spans`, [n]; several nodes may share a span.
+        """
+        distinct, rows = nodes.unique(return_inverse=True)                           # [S], [n]
+        class_probs = classes.new_zeros(len(distinct), classes.shape[1]).index_add_(0, rows, classes)  # [S, C]
         # a node (i, j) of class c adds to the expected number of correct spans and labels: P(i, j), from `spans`, and
-        # P(i, j, nuclearity of c) + P(i, j, relation of c) + P(i, j, c), sums of `classes` over those that agree with c
-        gain, best_class = (classes @ self.classes.agreement().to(classes)).max(-1)  # [G, U, U] each
-        trees = best_trees(Potentials(spans + gain), sizes)
-        return trees, [by_span[tree[:, 0], tree[:, 2]] for by_span, tree in zip(best_class.cpu(), trees)]
+        # P(i, j, nuclearity of c) + P(i, j, relation of c) + P(i, j, c), sums of `class_probs` over those that agree
+        gain, best_class = (class_probs @ self.classes.agreement().to(classes)).max(-1)  # [S] each
+        scores = spans.flatten().index_add(0, distinct, gain).view_as(spans)
+        best_classes = torch.zeros_like(spans, dtype=torch.long)  # 0 for spans without a probable node
+        best_classes.view(-1)[distinct] = best_class
+        trees = best_trees(Potentials(scores), sizes)
+        return trees, [by_span[tree[:, 0], tree[:, 2]] for by_span, tree in zip(best_classes.cpu(), trees)]
 
     def _distribution(
         self, potentials: Potentials, marginals: list, spans: Tensor, nodes: SplitPosterior, labels: Tensor, label_nodes
@@ -200,45 +205,57 @@ class ChartReader:
         P(node, label) - P(child of a node, its label) of a span; `span_masses` tells how sums of masses give the LDD.
         """
         node_spans = nodes.document, nodes.start, nodes.end                          # [N] each
-        has_nodes = torch.zeros_like(spans, dtype=torch.bool)
-        has_nodes[node_spans] = True                                                 # [G, U, U]
+        included = spans > _MIN_SPAN_PROB
+        included[node_spans] = True
+        places = chart, first, last = included.nonzero(as_tuple=True)  # the S spans that are not left out, [S] each
+        rows = torch.zeros_like(spans, dtype=torch.long)
+        rows[places] = torch.arange(len(chart), device=chart.device)
+        node_rows = rows[node_spans]  # the span of each node, as an index of `places`, [N]
         # the class distribution of a span is the mean over its scored nodes, weighted by probability
-        total = torch.zeros_like(spans).index_put_(node_spans, nodes.probability, accumulate=True)  # [G, U, U]
+        total = spans.new_zeros(len(chart)).index_add_(0, node_rows, nodes.probability)              # [S]
         weighted = nodes.probability.unsqueeze(1) * labels                           # [N, C]
-        span_labels = labels.new_zeros(*spans.shape, labels.shape[1]).index_put_(node_spans, weighted, accumulate=True)
-        span_labels /= total.clamp(min=_MIN_WEIGHT).unsqueeze(-1)  # [G, U, U, C]; 0 without scored nodes
+        span_labels = labels.new_zeros(len(chart), labels.shape[1]).index_add_(0, node_rows, weighted)
+        span_labels /= total.clamp(min=_MIN_WEIGHT).unsqueeze(-1)  # [S, C]; 0 without scored nodes
         # a span without a scored node takes the class distribution of its most probable node
-        chart, first, last = unscored = ((spans > _MIN_SPAN_PROB) & ~has_nodes).nonzero(as_tuple=True)
-        split = most_probable_splits(potentials, marginals)[unscored]
-        most_probable = SplitPosterior(document=chart, start=first, split=split, end=last, probability=spans[unscored])
-        span_labels[unscored] = label_nodes(most_probable)
-        # P(relation, this side is a nucleus): sums over classes, only for the spans that are not left out
-        included = ((spans > _MIN_SPAN_PROB) | has_nodes).nonzero(as_tuple=True)
-        classes = span_labels[included]                                              # [spans, C]
-        sides = [self.classes.restricted(classes, side) for side in (self.classes.left, self.classes.right)]
-        side_probs = classes.new_zeros(*spans.shape, 2 * self.classes.relations)
-        side_probs[included] = torch.cat(sides, 1)  # P(relation, left part is a nucleus), then right, [spans, 2 R]
-        change = labels - span_labels[node_spans]  # correction for nodes that were scored one by one, [N, C]
+        unscored = (total == 0).nonzero().squeeze(1)
+        chart, first, last = unscored_spans = tuple(index[unscored] for index in places)
+        split = most_probable_splits(potentials, marginals)[unscored_spans]
+        span_labels[unscored] = label_nodes(SplitPosterior(chart, first, split, last, spans[unscored_spans]))
+        # P(relation, this side is a nucleus): sums over classes
+        sides = [self.classes.restricted(span_labels, side) for side in (self.classes.left, self.classes.right)]
+        side_probs = labels.new_zeros(*spans.shape, 2 * self.classes.relations)
+        side_probs[places] = torch.cat(sides, 1)  # P(relation, left part is a nucleus), then right, [S, 2 R]
+        change = labels - span_labels[node_rows]  # correction for nodes that were scored one by one, [N, C]
         return MemberChart(ldd.span_masses(potentials, marginals, side_probs), nodes, labels, change)
 
-    def _labels(self, scorer, state: Tensor, layout: Layout, units: Units, nodes: SplitPosterior) -> Tensor:
-        """Return P(class | node) by one scorer, [N, C], for nodes in units; `state`: its states of EDUs, [B, E, H]."""
+    def _labels(self, scorer, tables: list[Tensor], layout: Layout, units: Units, nodes: SplitPosterior) -> Tensor:
+        """Return P(class | node) by one scorer, whose tables are given, [N, C], for nodes in units."""
         chart, first, split, last = nodes[:4]  # all but the probability
         in_edus = units.document[chart], units.start[chart, first], units.end[chart, split], units.end[chart, last]
-        batch_size = _NODES.get(state.device.type, 65_536)  # on a CPU, a batch fits into caches
-        logits = scorer.class_logits_of_chart(state, layout, in_edus, batch_size)
+        batch_size = _NODES.get(chart.device.type, 65_536)  # on a CPU, a batch fits into caches
+        logits = scorer.class_logits_of_chart(tables, layout, in_edus, batch_size)
         return torch.cat([(batch / self.temperature).softmax(-1) for batch in logits])
 
     def _most_probable_classes(
-        self, states: list[Tensor], layout: Layout, units: Units, trees: list[Tensor]
+        self, tables: list[list[Tensor]], layout: Layout, units: Units, trees: list[Tensor]
     ) -> list[Tensor]:
         """Return the most probable class of each node of `trees` under the mixture, [U - 1] per tree, on the CPU."""
         sizes = [len(tree) for tree in trees]
-        chart = torch.arange(len(trees)).repeat_interleave(torch.tensor(sizes)).to(states[0].device)
-        start, split, end = torch.cat(trees).to(states[0].device).unbind(1)          # [N] each
+        chart = torch.arange(len(trees)).repeat_interleave(torch.tensor(sizes)).to(units.start.device)
+        start, split, end = torch.cat(trees).to(units.start.device).unbind(1)          # [N] each
         nodes = SplitPosterior(chart, start, split, end, probability=start)  # a placeholder, not read by `_labels`
-        labels = [self._labels(scorer, state, layout, units, nodes) for scorer, state in zip(self.scorers, states)]
+        labels = [self._labels(*scorer, layout, units, nodes) for scorer in zip(self.scorers, tables)]
         return list(torch.stack(labels).mean(0).argmax(-1).cpu().split(sizes))  # of the mean P(class | node)
+
+
+def _class_marginals(nodes: SplitPosterior, labels: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Return spans, as indices (chart U + start) U + end with U = `size`, and P(node of each class) of probable nodes.
+
+    From `labels`, P(class | node), [N, C], of N `nodes`, those with P(node) > 0.001: [n], [n, C].
+    """
+    probable = (nodes.probability > _MIN_NODE_PROB).nonzero().squeeze(1)
+    chart, first, _, last, probability = (column[probable] for column in nodes)  # all but the split
+    return (chart * size + first) * size + last, probability.unsqueeze(1) * labels[probable]
 
 
 def _select_chart(member: MemberChart, chart: int, size: int) -> MemberChart:
@@ -272,13 +289,24 @@ class DocumentLDD(NamedTuple):
 def document_ldd(charts: list[ParsedChart], classes: LabelClasses, half_width: int, rows: str) -> DocumentLDD:
     """Return the labeled discourse distribution (LDD) in double precision, for EDUs at most `half_width` apart.
 
-    The LDD of a mixture is the mean over its members, as is gamma, the importance of EDUs. It cannot be computed from
-    the nodes of all members together: with `rows: nucleus`, an EDU must be a nucleus of its parent, and the parent is
-    in a tree of the same member. `charts` are those of the document, the one over chunks last.
+    The LDD of a mixture is the mean over its members, as is gamma, the importance of EDUs. With `rows: side`, it is
+    computed once, from the nodes of all members; with `rows: nucleus`, an EDU must be a nucleus of its parent, and the
+    parent is in a tree of the same member. `charts` are those of the document, the one over chunks last.
     """
-    charts_by_member = zip(*(chart.members for chart in charts))  # all charts of the first scorer, of the second, ..
-    ldds = [_member_ldd(list(member_charts), classes, half_width, rows) for member_charts in charts_by_member]
+    if rows == "side":
+        charts_by_member = [[_mixture(chart.members) for chart in charts]]
+    else:  # all charts of the first scorer, of the second, ...
+        charts_by_member = [list(member_charts) for member_charts in zip(*(chart.members for chart in charts))]
+    ldds = [_member_ldd(member_charts, classes, half_width, rows) for member_charts in charts_by_member]
     return DocumentLDD(sum(band for band, _ in ldds) / len(ldds), sum(gamma for _, gamma in ldds) / len(ldds))
+
+
+def _mixture(members: list[MemberChart]) -> MemberChart:
+    """Return the chart whose masses and node probabilities are the means over `members`."""
+    nodes = SplitPosterior(*(torch.cat(columns) for columns in zip(*(member.nodes for member in members))))
+    nodes = nodes._replace(probability=nodes.probability / len(members))
+    spans = sum(member.spans for member in members) / len(members)
+    return MemberChart(spans, nodes, *(torch.cat(columns) for columns in list(zip(*members))[2:]))
 
 
 def _member_ldd(charts: list[MemberChart], classes: LabelClasses, half_width: int, rows: str) -> DocumentLDD:

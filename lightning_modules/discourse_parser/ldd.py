@@ -22,6 +22,7 @@ from torch import Tensor
 
 from lightning_modules.discourse_parser.chart import Chart, Potentials, SplitPosterior, WidthMarginals, span_marginals
 
+_WIDTHS = 32  # widths of spans whose children are summed together
 _MAX_ENTRIES = 2**22  # of an intermediate tensor in double precision, 32 MiB
 
 
@@ -102,11 +103,19 @@ def span_masses(potentials: Potentials, marginals: list[WidthMarginals], labels:
     size, position = labels.shape[1], torch.arange(labels.shape[1], device=labels.device)
     masses = span_marginals(potentials, marginals).unsqueeze(-1) * labels
     children = Chart.zeros(masses)
-    for width, nodes, splits in marginals:  # P(node) [B, starts], P(node and split) [B, starts, width]
-        starts = nodes.shape[1]
-        node_labels = labels[:, position[:starts], position[:starts] + width]        # [B, starts, L]
-        for child in children.splits(width, starts):  # left, then right children, views of the chart
-            child.addcmul_(splits.unsqueeze(-1), node_labels.unsqueeze(2))           # [B, starts, width, L]
+    for first in range(0, len(marginals), _WIDTHS):
+        block = marginals[first : first + _WIDTHS]  # of W widths, whose children are summed by one matrix product
+        widest, narrowest = block[0].width, block[-1].width
+        left = labels.new_zeros(len(labels), size - narrowest, len(block), widest)  # P(i, j, k) at [i, width, k - i]
+        right = torch.zeros_like(left)  # at [j, width, k - j + widest], from j = `narrowest`
+        for number, (width, nodes, splits) in enumerate(block):  # P(node and split), [B, starts, width]
+            left[:, : nodes.shape[1], number, :width] = splits
+            right[:, width - narrowest :, number, widest - width :] = splits
+        widths = torch.arange(widest, narrowest - 1, -1, device=labels.device)
+        start, end = position[: size - narrowest].unsqueeze(1), position[narrowest:].unsqueeze(1)
+        # labels of the spans from each start, and to each end, [B, starts, W, L]; spans outside the text have no splits
+        children.left[:, : len(start), :widest] += left.mT @ labels[:, start, (start + widths).clamp(max=size - 1)]
+        children.right[:, narrowest:, size - widest :] += right.mT @ labels[:, (end - widths).clamp(min=0), end]
     i, j = torch.ones(size, size, device=labels.device).triu().nonzero(as_tuple=True)  # all spans i..j, i <= j
     masses[:, i, j] -= children.left[:, i, j - i] + children.right[:, j, size - 1 - (j - i)]  # as `Chart` stores i..j
     return masses

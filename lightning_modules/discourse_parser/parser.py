@@ -34,7 +34,7 @@ from lightning_modules.summarizer import evaluating
 
 Precision = Literal["auto", "float32", "bfloat16"]
 
-VERSION = 6  # increased whenever the same weights would give a different parse
+VERSION = 7  # increased whenever the same weights would give a different parse
 _NUCLEUS_MIN_PROB = 1e-6  # with `rows: nucleus`, 1e-4 would lose 46 % of the probability mass of the LDD
 
 
@@ -155,18 +155,17 @@ class DiscourseParser(EncoderModule):
         weight = 1 / (layout.sizes - 1).clamp(min=1) / len(batch.ids)
         terms = dict.fromkeys(("tree", "classes"), vectors.new_zeros(()))
         for scorer in self.scorers:
-            states = scorer.context(vectors, layout)  # EDU vectors in context, [B, E, hidden_size]
-            potentials = scorer.potentials(states, layout, Units.edus(layout))  # scores of spans and splits
+            tables = scorer.tables(vectors, layout)  # of terms of spans
+            potentials = scorer.potentials(tables, layout, Units.edus(layout))  # scores of spans and splits
             # -log P(tree) = log Z - sum of the scores of the nodes of the gold tree
             gold_scores = node_scores(potentials, document, start, split, end) * weight[document]
             log_z = log_partition(potentials, layout.sizes) * weight                 # [B]
             terms["tree"] = terms["tree"] + log_z.sum() - gold_scores.sum()
-            logits = scorer.class_logits(states, layout, document, start, split, end)  # [N, C]
+            logits = scorer.class_logits(tables, layout, document, start, split, end)  # [N, C]
             nll = cross_entropy(logits, gold_class, reduction="none") * weight[document]
             terms["classes"] = terms["classes"] + nll.sum()
         return terms
 
-    @torch.no_grad()
     def charts(self, batch: ParserBatch, vectors: Tensor, with_nodes: bool = True) -> list[list[ParsedChart]]:
         """Return the charts of each text from EDU vectors [B, E, 3 H]: one, or one per chunk and one over chunks."""
         edus = zip(batch.sentence.cpu(), batch.paragraph.cpu(), batch.sizes.tolist())  # arguments of `chunk_bounds`

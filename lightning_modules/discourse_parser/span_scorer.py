@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding_bag
 
-from lightning_modules.discourse_parser.chart import Chart, Potentials
+from lightning_modules.discourse_parser.chart import Potentials
 from lightning_modules.networks.dropout import Dropout
 from lightning_modules.networks.recurrent import bidirectional
 
@@ -115,7 +115,7 @@ class _SpanLayer(nn.Module):
         self.layout = nn.Linear(SPAN_LAYOUT, hidden_size)
 
     def table(self, states: Tensor, layout: Layout) -> Tensor:
-        """Return a table of terms that `sums` adds up to span vectors, [B (3 E + 1), hidden_size]; states: [B, E, H].
+        """Return a table of terms that `forward` adds up to vectors of spans, [B (3 E + 1), width]; states: [B, E, H].
 
         Its rows for each document: a term for each EDU as the first of a span, then for each as the last, [E] each, and
         E + 1 cumulative sums of projected EDUs, for means.
@@ -124,11 +124,11 @@ class _SpanLayer(nn.Module):
         projected = self.edus(states).float() * layout.mask.unsqueeze(-1)
         first, last, before, following, mean = projected.chunk(5, -1)                # [B, E, hidden_size] each
         zero = torch.zeros_like(before[:, :1])                                       # [B, 1, hidden_size]
-        first = first + torch.cat([zero, before[:, :-1]], 1)  # with the EDU before the span
+        first = first + torch.cat([zero, before[:, :-1]], 1) + self.layout.bias  # with the EDU before the span
         last = last + torch.cat([following[:, 1:], zero], 1)  # with the EDU after the span
         return torch.cat([first, last, zero, mean.cumsum(1)], 1).flatten(0, 1)
 
-    def sums(self, table: Tensor, layout: Layout, document: Tensor, start: Tensor, end: Tensor) -> Tensor:
+    def forward(self, table: Tensor, layout: Layout, document: Tensor, start: Tensor, end: Tensor) -> Tensor:
         """Return vectors of N spans, [N, hidden_size], from a `table`; `document`, `start` and `end` (EDUs) are [N]."""
         size = layout.sentence.shape[1]                                              # E
         # a document has E rows for first EDUs, E for last EDUs, E + 1 for cumulative sums; a span adds the rows of its
@@ -139,11 +139,7 @@ class _SpanLayer(nn.Module):
         weights = torch.stack([torch.ones_like(share), torch.ones_like(share), share, -share], 1)
         # the weighted sum of four rows takes a quarter of the time of indexing and adding them
         summed = embedding_bag(rows, table, mode="sum", per_sample_weights=weights)
-        return summed + self.layout(layout.of_spans(document, start, end))
-
-    def forward(self, states: Tensor, layout: Layout, document: Tensor, start: Tensor, end: Tensor) -> Tensor:
-        """Return vectors of N spans, [N, hidden_size]; states are [B, E, H]; `document`, `start`, `end` (EDUs) [N]."""
-        return self.sums(self.table(states, layout), layout, document, start, end)
+        return summed.addmm_(layout.of_spans(document, start, end), self.layout.weight.T)
 
 
 class DiscourseScorer(nn.Module):
@@ -166,49 +162,60 @@ class DiscourseScorer(nn.Module):
     @staticmethod
     def _head(hidden_size: int, outputs: int, dropout: float) -> nn.Module:
         """Return a feed-forward network from span vectors to scores; it begins with the ReLU of the span layer."""
-        layers = [nn.ReLU(), Dropout(dropout), nn.Linear(hidden_size, hidden_size), nn.ReLU()]
+        layers = [nn.ReLU(True), Dropout(dropout), nn.Linear(hidden_size, hidden_size), nn.ReLU(True)]  # True: in place
         return nn.Sequential(*layers, nn.Linear(hidden_size, outputs))
 
-    def potentials(self, states: Tensor, layout: Layout, units: Units) -> Potentials:
-        """Return scores [G, U, U] and u, v [G, U, U, D] of spans of G charts of U units, from EDU states [B, E, H]."""
+    def tables(self, vectors: Tensor, layout: Layout) -> list[Tensor]:
+        """Return the tables of the layers `spans`, `node`, `left` and `right`, from EDU vectors [B, E, input_size]."""
+        states = self.context(vectors, layout)                                       # [B, E, H]
+        return [layer.table(states, layout) for layer in (self.spans, self.node, self.left, self.right)]
+
+    def potentials(self, tables: list[Tensor], layout: Layout, units: Units) -> Potentials:
+        """Return scores [G, U, U] and u, v [G, U, U, D] of spans of G charts of U units, from the `tables` of EDUs."""
         charts, size = units.start.shape                                             # G, U
-        mask = torch.arange(size, device=states.device) < units.sizes.unsqueeze(1)   # [G, U]
+        mask = torch.arange(size, device=units.start.device) < units.sizes.unsqueeze(1)  # [G, U]
         is_span = mask.new_ones(size, size).triu() & mask.unsqueeze(1)  # first <= last, no padding, [G, U, U]
         chart, first, last = spans = is_span.nonzero(as_tuple=True)                  # in units, [N] each
         in_edus = units.document[chart], units.start[chart, first], units.end[chart, last]  # [N] each
         # on a CPU, blocks that fit into the cache of a core take half the time of a single pass
-        block_size = _SPANS.get(states.device.type, 65_536)  # 2048 spans on a CPU
+        block_size = _SPANS.get(chart.device.type, 65_536)  # 2048 spans on a CPU
         blocks = zip(*(indices.split(block_size) for indices in in_edus))
-        table = self.spans.table(states, layout)  # terms of EDUs, which `sums` adds up to vectors of spans
-        scored = [self.span_score(self.spans.sums(table, layout, *block)).float() for block in blocks]
+        scored = [self.span_score(self.spans(tables[0], layout, *block)).float() for block in blocks]
         scores, u, v = torch.cat(scored).split([1, self.fit_size, self.fit_size], -1)
         span_scores = scores.new_zeros(charts, size, size).index_put(spans, scores.squeeze(-1))
-        # u of left parts, v of right parts; at initialization, the scale keeps u . v in the range of s
-        fits = Chart.of(spans, u * self.fit_size**-0.5, v, charts, size) if self.fit_size else None
-        return Potentials(span_scores, fits)
+        if not self.fit_size:
+            return Potentials(span_scores)
+        left = scores.new_zeros(charts, size, size, self.fit_size)
+        right = torch.zeros_like(left)
+        # by split (see `Potentials`): a left part ends at the split, a right part begins after it, where a part that
+        # begins at 0 goes to the last row, which no split has; the scale keeps u . v in the range of s at first
+        left[chart, last, first] = u * self.fit_size**-0.5
+        right[chart, first - 1, last] = v
+        return Potentials(span_scores, (left, right))
 
     def class_logits(
-        self, states: Tensor, layout: Layout, document: Tensor, start: Tensor, split: Tensor, end: Tensor
+        self, tables: list[Tensor], layout: Layout, document: Tensor, start: Tensor, split: Tensor, end: Tensor
     ) -> Tensor:
         """Return logits of C classes, [N, C], of N nodes over EDUs start..end, split after `split`; indices are [N]."""
-        hidden = self.node(states, layout, document, start, end)
-        hidden = hidden + self.left(states, layout, document, start, split)
-        return self.class_score(hidden + self.right(states, layout, document, split + 1, end)).float()
+        hidden = self.node(tables[1], layout, document, start, end)
+        hidden = hidden + self.left(tables[2], layout, document, start, split)
+        return self.class_score(hidden + self.right(tables[3], layout, document, split + 1, end)).float()
 
     def class_logits_of_chart(
-        self, states: Tensor, layout: Layout, nodes: tuple[Tensor, Tensor, Tensor, Tensor], batch_size: int
+        self, tables: list[Tensor], layout: Layout, nodes: tuple[Tensor, Tensor, Tensor, Tensor], batch_size: int
     ) -> Iterator[Tensor]:
         """Yield the `class_logits` of N nodes (document, start, split, end; [N] each) by `batch_size` nodes, [n, C].
 
         Unlike `class_logits`, this computes the vector of each distinct span or part once, as many nodes share them.
         """
         document, start, split, end = nodes
-        size, num_spans = states.shape[1], 0
+        size, num_spans = layout.sentence.shape[1], 0                                # E
         vectors, rows = [], []  # vectors of spans, left, right parts, [distinct, H], and their rows for each node, [N]
-        for layer, first, last in ((self.node, start, end), (self.left, start, split), (self.right, split + 1, end)):
+        parts = (self.node, start, end), (self.left, start, split), (self.right, split + 1, end)
+        for table, (layer, first, last) in zip(tables[1:], parts):
             span_ids = (document * size + first) * size + last  # one number for each span, decoded below
             distinct, inverse = span_ids.unique(return_inverse=True)
-            vectors.append(layer(states, layout, distinct // size**2, distinct // size % size, distinct % size))
+            vectors.append(layer(table, layout, distinct // size**2, distinct // size % size, distinct % size))
             rows.append(inverse + num_spans)
             num_spans += len(distinct)
         table = torch.cat(vectors)                                                   # [distinct in all, H]
@@ -222,10 +229,8 @@ def node_scores(potentials: Potentials, chart: Tensor, start: Tensor, split: Ten
     scores = potentials.spans[chart, start, end]
     if potentials.fits is None:  # only spans are scored
         return scores
-    size = potentials.spans.shape[1]                                                 # E
-    u, v = potentials.fits  # a `Chart`: u by start and width, v by end and E - 1 - width
-    left, right = split - start, end - (split + 1)  # widths (EDUs - 1) of the parts, [N]
-    return scores + (u[chart, start, left] * v[chart, end, size - 1 - right]).sum(-1)
+    u, v = potentials.fits
+    return scores + (u[chart, split, start] * v[chart, split, end]).sum(-1)
 
 
 def pool_edus(tokens: Tensor, edus: Tensor, count: int) -> Tensor:

@@ -54,10 +54,10 @@ def log_likelihood(model: DiscourseParser, batch: ParserBatch) -> float:
     document, start, split, end, gold = batch.nodes.unbind(1)
     members = []
     for scorer in model.scorers:
-        states = scorer.context(vectors, layout)
-        potentials = scorer.potentials(states, layout, Units.edus(layout))
+        tables = scorer.tables(vectors, layout)
+        potentials = scorer.potentials(tables, layout, Units.edus(layout))
         tree = node_scores(potentials, document, start, split, end).sum() - log_partition(potentials, layout.sizes)[0]
-        logits = scorer.class_logits(states, layout, document, start, split, end) / model.reader.temperature
+        logits = scorer.class_logits(tables, layout, document, start, split, end) / model.reader.temperature
         members.append(tree + logits.log_softmax(-1).gather(1, gold.unsqueeze(1)).sum())
     return float(torch.stack(members).double().logsumexp(0) - torch.tensor(len(members)).double().log())
 

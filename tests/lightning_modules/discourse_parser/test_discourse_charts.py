@@ -7,7 +7,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from lightning_modules.discourse_parser import chart, discourse_charts
-from lightning_modules.discourse_parser.chart import Chart, Potentials, all_marginals, node_marginals, span_marginals
+from lightning_modules.discourse_parser.chart import Potentials, all_marginals, node_marginals, span_marginals
 from lightning_modules.discourse_parser.discourse_charts import ChartReader, chunk_bounds, document_ldd, document_tree
 from lightning_modules.discourse_parser.ldd import LabelClasses, extract_band, nucleus_distribution, side_distribution
 from lightning_modules.discourse_parser.span_scorer import DiscourseScorer, Layout, Units, node_scores, pool_edus
@@ -46,15 +46,15 @@ def members_by_hand(reader: ChartReader, vectors, layout, units: Units) -> list[
     """Of each scorer, every labelled tree over the units of one chart: probability, nodes and their classes."""
     members = []
     for scorer in reader.scorers:
-        states = scorer.context(vectors, layout)
-        potentials = scorer.potentials(states, layout, units)
+        tables = scorer.tables(vectors, layout)
+        potentials = scorer.potentials(tables, layout, units)
         every = []
         for nodes in trees(0, int(units.sizes[0]) - 1):
             columns = torch.tensor(nodes, dtype=torch.long).view(-1, 3).T
             zeros = torch.zeros(len(nodes), dtype=torch.long)
             score = node_scores(potentials, zeros, *columns).sum().exp().item()
             places = units.start[0][columns[0]], units.end[0][columns[1]], units.end[0][columns[2]]
-            probs = (scorer.class_logits(states, layout, zeros, *places) / reader.temperature).softmax(-1).tolist()
+            probs = (scorer.class_logits(tables, layout, zeros, *places) / reader.temperature).softmax(-1).tolist()
             for classes in product(range(3), repeat=len(nodes)):
                 every.append((score * math.prod(probs[n][c] for n, c in enumerate(classes)), nodes, classes))
         total = sum(weight for weight, *_ in every)
@@ -155,10 +155,10 @@ def test_units_get_the_scores_of_the_same_spans_and_pooled_vectors_are_first_las
     assert pooled[[1, 3]].eq(0).all()
     torch.manual_seed(0)
     scorer, layout = DiscourseScorer(5, 8, classes=4, fit_size=3).eval(), layout_of(7)
-    states = scorer.context(torch.randn(1, 7, 5), layout)
-    whole = scorer.potentials(states, layout, Units.edus(layout))
+    tables = scorer.tables(torch.randn(1, 7, 5), layout)
+    whole = scorer.potentials(tables, layout, Units.edus(layout))
     runs = [(0, 1), (2, 4), (5, 6)]
-    over = scorer.potentials(states, layout, units_of(runs))
+    over = scorer.potentials(tables, layout, units_of(runs))
     for i, k, j in [(0, 0, 1), (0, 1, 2), (1, 1, 2)]:
         units = (torch.tensor([n]) for n in (0, i, k, j))
         edus = (torch.tensor([n]) for n in (0, runs[i][0], runs[k][1], runs[j][1]))
@@ -169,7 +169,7 @@ def random_potentials(batch, size, seed=0, fitted=True):
     generator = torch.Generator().manual_seed(seed)
     shapes = [(batch, size, size), *[(batch, size, size, 3)] * 2]
     spans, *fits = (torch.randn(shape, generator=generator, dtype=torch.double) for shape in shapes)
-    return Potentials(2 * spans, Chart(*fits) if fitted else None)
+    return Potentials(2 * spans, tuple(fits) if fitted else None)
 
 
 def node_score(potentials, b, node):
@@ -177,9 +177,8 @@ def node_score(potentials, b, node):
     i, k, j = node
     total = potentials.spans[b, i, j]
     if potentials.fits is not None:
-        size = potentials.spans.shape[1]
-        u, v = potentials.fits.left[b, i, k - i], potentials.fits.right[b, j, size - 1 - (j - k - 1)]
-        total = total + u @ v
+        u, v = potentials.fits
+        total = total + u[b, k, i] @ v[b, k, j]
     return total
 
 
@@ -211,7 +210,7 @@ def test_partition_marginals_and_best_tree_equal_enumeration_in_a_padded_batch(s
 def test_the_gradient_of_the_partition_and_marginals_of_a_long_document():
     potentials, sizes = random_potentials(3, 9), torch.tensor([9, 4, 1])
     tensors = [tensor.requires_grad_() for tensor in (potentials.spans, *potentials.fits)]
-    assert torch.autograd.gradcheck(lambda s, u, v: chart.log_partition(Potentials(s, Chart(u, v)), sizes), tensors)
+    assert torch.autograd.gradcheck(lambda s, u, v: chart.log_partition(Potentials(s, (u, v)), sizes), tensors)
     potentials, sizes = Potentials(random_potentials(1, 300).spans.float()), torch.tensor([300])
     marginals = all_marginals(potentials, sizes)
     spans = span_marginals(potentials, marginals)

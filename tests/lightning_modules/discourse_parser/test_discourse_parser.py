@@ -65,8 +65,8 @@ def test_the_loss_is_the_likelihood_among_all_trees(treebank):
     batch = ParserBatch.of([features])
     terms = model.loss_terms(batch)
     layout, scorer = layout_of(batch), model.scorers[0]
-    states = scorer.context(model.vectors(batch), layout)
-    potentials = scorer.potentials(states, layout, Units.edus(layout))
+    tables = scorer.tables(model.vectors(batch), layout)
+    potentials = scorer.potentials(tables, layout, Units.edus(layout))
 
     def total(tree) -> torch.Tensor:
         return node_scores(potentials, torch.zeros(len(tree), dtype=torch.long), *torch.tensor(tree).T).sum()
@@ -78,7 +78,7 @@ def test_the_loss_is_the_likelihood_among_all_trees(treebank):
     wrong = 0.0
     for start, split, end, label in features.nodes.tolist():
         places = [torch.tensor([n]) for n in (0, start, split, end)]
-        wrong = wrong - scorer.class_logits(states, layout, *places).log_softmax(-1)[0, label]
+        wrong = wrong - scorer.class_logits(tables, layout, *places).log_softmax(-1)[0, label]
     assert_close(terms["classes"], wrong / 5)
 
 

@@ -75,13 +75,13 @@ def test_the_log_likelihood_equals_a_sum_over_all_trees(treebanks):
     gold = [tuple(node[:3]) for node in text.nodes.tolist()]
     probability = 0.0
     for scorer in model.scorers:
-        states = scorer.context(model.vectors(batch), layout)
-        potentials = scorer.potentials(states, layout, Units.edus(layout))
+        tables = scorer.tables(model.vectors(batch), layout)
+        potentials = scorer.potentials(tables, layout, Units.edus(layout))
         weights = {
             frozenset(nodes): node_scores(potentials, *node_columns(nodes)).sum().double().exp()
             for nodes in trees(0, text.size - 1)
         }
-        labels = (scorer.class_logits(states, layout, *node_columns(gold)) / 0.7).softmax(-1)
+        labels = (scorer.class_logits(tables, layout, *node_columns(gold)) / 0.7).softmax(-1)
         of_gold = labels[torch.arange(len(gold)), text.nodes[:, 3]].double().prod()
         probability += weights[frozenset(gold)] / sum(weights.values()) * of_gold / 2
     assert log_likelihood(model, batch) == pytest.approx(probability.log().item(), rel=1e-4)
