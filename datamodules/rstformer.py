@@ -230,11 +230,12 @@ class RSTformerData(NeedsParser, TokenizerData):
         """Print that documents lack a parse; UserError for `train` and `val` if the user named the folder of parses."""
         examples = ", ".join(document.id for document in missing[:3]) + (", ..." if len(missing) > 3 else "")
         documents = f"{counted(len(missing), 'document')} of {split} ({examples})"
-        lacks = f"{self.parses}: no parse of {documents} by this parser with a band of {self.parser.band} EDUs"
+        options = f"--rows {self.parser.rows} --band {self.parser.band} --language {self.language.code}"
+        lacks = f"{self.parses}: no parse of {documents} by this parser with {options}"
         if self.parses_given and split in ("train", "val"):
             raise UserError(
-                f"{lacks}; run `precis parse` with this folder as --out, this --parser and "
-                f"--band {self.parser.band}, or leave data.parses out to have them parsed now"
+                f"{lacks}; run `precis parse` with these options, this --parser and this folder as --out, "
+                "or leave data.parses out to have them parsed now"
             )
         rank_zero_info(f"{lacks}; they are parsed now")
 

@@ -130,8 +130,9 @@ def test_an_empty_document_has_no_discourse_and_another_must_have_one(corpus_fil
     folder = data.parses
     data_of(corpus_files, tmp_path, parses=folder).prepare_data()
     before = sorted(folder.glob("*.safetensors"))
-    other = data_of(corpus_files, tmp_path, parses=folder, parser=RightBranchingParser(band=8))
-    with pytest.raises(UserError, match=r"no parse of \d+ documents of train \(.*\.\.\.\) by this parser.*--band 8"):
+    other = data_of(corpus_files, tmp_path, parses=folder, parser=RightBranchingParser("nucleus", band=8))
+    options = "by this parser with --rows nucleus --band 8 --language en; run `precis parse` with these options"
+    with pytest.raises(UserError, match=rf"no parse of \d+ documents of train \(.*\.\.\.\) {options}"):
         other.prepare_data()
     assert sorted(folder.glob("*.safetensors")) == before
 
