@@ -174,13 +174,16 @@ class DiscourseParser(EncoderModule):
         min_prob = self.min_prob if self.rows == "side" else min(self.min_prob, _NUCLEUS_MIN_PROB)
         return self.reader.compute_charts(vectors, layout_of(batch), chunks, with_nodes, min_prob)
 
-    @torch.no_grad()
     def predict_step(self, batch: Sequence[ParseRequest], batch_idx: int = 0) -> list[DiscourseParse]:
-        """Parse texts, after segmenting the texts whose request has no EDUs; a `ValueError` if a text is blank."""
+        """Parse texts in eval mode, after segmenting those whose request has no EDUs; a `ValueError` for blank ones."""
         if empty := [request.id for request in batch if request.empty]:
             raise ValueError(f"document {empty[0]!r} is empty; leave empty documents out")
         if self.is_english:
             warn_if_not_english(ENGLISH_PARSER, (request.text for request in batch))
+        with evaluating(self):
+            return self._parses(batch)
+
+    def _parses(self, batch: Sequence[ParseRequest]) -> list[DiscourseParse]:  # see `predict_step`
         edus, token_vectors = self._segment(batch)  # no vectors (None) unless the segmenter has the same encoder
         features = [parser_features(text, spans, self.subwords, name=text.id) for text, spans in zip(batch, edus)]
         tensors = ParserBatch.of(features).to(self.device)
@@ -195,9 +198,8 @@ class DiscourseParser(EncoderModule):
         return parses
 
     def parse(self, request: ParseRequest) -> DiscourseParse:
-        """Parse one text in eval mode, and then restore the mode."""
-        with evaluating(self):
-            return self.predict_step([request])[0]
+        """Parse one text, as `predict_step` does."""
+        return self.predict_step([request])[0]
 
     def _encode(self, encoder: nn.Module, texts: Sequence[Tensor]) -> list[Tensor]:
         """Return the vectors of the tokens of texts, float32 [T, H] each, by an encoder run in `encoder_precision`."""
