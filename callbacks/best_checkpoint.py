@@ -9,6 +9,7 @@ from torch import Tensor
 
 from callbacks.schedules import all_switches, last_step
 from datamodules.text.lines import counted
+from lightning_modules.lightning_internals import steps_before
 
 
 class BestCheckpoint(ModelCheckpoint):
@@ -22,7 +23,7 @@ class BestCheckpoint(ModelCheckpoint):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Warn if the run is too short for its schedules."""
         super().on_train_start(trainer, pl_module)
-        steps = trainer.estimated_stepping_batches  # infinite without `max_epochs` and `max_steps`
+        steps = min(trainer.estimated_stepping_batches, steps_before(trainer, trainer.max_epochs))
         if self.monitor is None or not isfinite(steps):
             return
         if pending := _pending(trainer, int(steps) - 1):  # names of what is not fully on at the last step

@@ -1,11 +1,10 @@
 """Switches coverage on late in training, as See et al. 2017 do."""
 
-from math import ceil
-
 from jsonargparse.typing import NonNegativeInt, PositiveFloat
 from pytorch_lightning import LightningModule, Trainer
 
 from callbacks.schedules import Scheduled, Switch, ramp
+from lightning_modules.lightning_internals import steps_before
 
 
 class CoverageAnnealing(Scheduled):
@@ -47,10 +46,7 @@ class CoverageAnnealing(Scheduled):
 
     def _start(self, trainer: Trainer) -> int:
         """Return the optimizer step at which coverage is switched on."""
-        if self.start_step is not None:
-            return self.start_step
-        # rounded up: the last step of an epoch may accumulate fewer batches
-        return self.start_epoch * ceil(trainer.num_training_batches / trainer.accumulate_grad_batches)
+        return steps_before(trainer, self.start_epoch) if self.start_step is None else self.start_step
 
     def switches(self, trainer: Trainer, step: int) -> dict[str, Switch]:
         """Return (present, final) gate and loss weight; nothing for a model that was built without coverage."""

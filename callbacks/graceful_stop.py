@@ -12,7 +12,7 @@ from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.utilities import rank_zero_info
 
-from lightning_modules.lightning_internals import may_stop_early, repeat_validation, validation_follows
+from lightning_modules.lightning_internals import accumulation, may_stop_early, repeat_validation, validation_follows
 
 AGREE_EVERY = 10  # optimizer steps after which ranks exchange whether one has received a signal
 OUTSTANDING = "validation_outstanding"  # key in a checkpoint: whether its validation is still to be done
@@ -117,6 +117,8 @@ class GracefulStop(Checkpoint):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Install the signal handler; in a resumed run, repeat the validation during which it was interrupted."""
         self._listen()
+        # Lightning sets it at the start of an epoch, which a run that is resumed in the middle of one does not pass.
+        trainer.accumulate_grad_batches = accumulation(trainer, trainer.current_epoch)
         if not self._outstanding:
             return
         if validation_follows(trainer):

@@ -3,10 +3,11 @@
 `tests/lightning_modules/test_library_interfaces.py` names the version that this was written for.
 """
 
+from math import ceil, inf
 from typing import Any
 
 from pytorch_lightning import LightningModule, Trainer
-from pytorch_lightning.callbacks import EarlyStopping
+from pytorch_lightning.callbacks import EarlyStopping, GradientAccumulationScheduler
 from pytorch_lightning.loops.evaluation_loop import RestartStage
 
 
@@ -18,6 +19,19 @@ def trainer_of(module: LightningModule) -> Trainer | None:
 def accumulates(trainer: Trainer) -> bool:
     """Return whether the gradient of this batch is only accumulated, with no optimizer step after it."""
     return trainer.fit_loop._should_accumulate()
+
+
+def accumulation(trainer: Trainer, epoch: int) -> int:
+    """Return the number of batches of an optimizer step in an epoch, which `GradientAccumulationScheduler` may set."""
+    schedulers = [each for each in trainer.callbacks if isinstance(each, GradientAccumulationScheduler)]
+    return schedulers[0].get_accumulate_grad_batches(epoch) if schedulers else trainer.accumulate_grad_batches
+
+
+def steps_before(trainer: Trainer, epoch: int) -> float:
+    """Return the number of optimizer steps before an epoch, the last of each of which may be smaller; inf for -1."""
+    if epoch == -1 or trainer.num_training_batches == inf:
+        return inf
+    return sum(ceil(trainer.num_training_batches / accumulation(trainer, each)) for each in range(epoch))
 
 
 def logs_this_step(trainer: Trainer) -> bool:

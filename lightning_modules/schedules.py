@@ -10,13 +10,13 @@ from pytorch_lightning import Trainer
 from torch import nn
 
 from datamodules.documents import UserError
-from lightning_modules.lightning_internals import reload_training_data
+from lightning_modules.lightning_internals import reload_training_data, steps_before
 from lightning_modules.options import AdamWOptions, EncoderAdamWOptions, Schedule
 
 
 def training_steps(trainer: Trainer) -> int:
     """Return the number of optimizer steps, and let the trainer reload data; a `UserError` if steps have no limit."""
-    steps = trainer.estimated_stepping_batches
+    steps = min(trainer.estimated_stepping_batches, steps_before(trainer, trainer.max_epochs))
     # Lightning has loaded the training data to count batches, before it restores a checkpoint; unless it loads the data
     # again, the position in them is not restored, and a resumed run starts its epoch from the first batch
     reload_training_data(trainer)

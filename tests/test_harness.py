@@ -9,7 +9,7 @@ import torch
 from cases import BY_NAME, CASES, Case
 from conftest import prepared
 from pytorch_lightning import Callback, Trainer, seed_everything
-from pytorch_lightning.callbacks import Checkpoint, LambdaCallback
+from pytorch_lightning.callbacks import Checkpoint, GradientAccumulationScheduler, LambdaCallback
 from quiet_trainer import quiet_trainer
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector
@@ -140,13 +140,14 @@ def test_each_step_is_that_of_one_large_batch(case, corpus_files):
     assert len(steps) == 2 and sum(steps) == 26
 
 
-@pytest.mark.parametrize("limit", [{"max_epochs": 1}, {"max_steps": 3}, {"max_steps": 7}], ids=str)
+@pytest.mark.parametrize("limit", [{"max_epochs": 1}, {"max_steps": 3}, {"max_steps": 7}, {"max_steps": 9}], ids=str)
 def test_continues_where_training_had_ended(limit, corpus_files, tmp_path):
     case, last = CASES[-1], GracefulStop(tmp_path / "last.ckpt")  # this is a matter of the loops, not of the model
     whole, part, rest = Recorder(), Recorder(), Recorder()
-    model, _ = fit(case, corpus_files, whole, limit_val_batches=0)
-    fit(case, corpus_files, part, last, limit_val_batches=0, **limit)
-    resumed, _ = fit(case, corpus_files, rest, limit_val_batches=0, ckpt_path=last.path)
+    both = [GradientAccumulationScheduler({1: 2}), last]  # seven steps, then four
+    model, _ = fit(case, corpus_files, whole, *both, limit_val_batches=0)
+    fit(case, corpus_files, part, *both, limit_val_batches=0, **limit)
+    resumed, _ = fit(case, corpus_files, rest, *both, limit_val_batches=0, ckpt_path=last.path)
     assert part.losses + rest.losses == whole.losses and part.losses and rest.losses
     assert same_weights(resumed, model)
 

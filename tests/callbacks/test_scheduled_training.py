@@ -8,7 +8,7 @@ import torch
 from cases import BY_NAME, Case
 from conftest import change_config
 from pytorch_lightning import Callback, seed_everything
-from pytorch_lightning.callbacks import LambdaCallback, ModelCheckpoint
+from pytorch_lightning.callbacks import GradientAccumulationScheduler, LambdaCallback, ModelCheckpoint
 from pytorch_lightning.demos.boring_classes import BoringModel
 from quiet_trainer import quiet_trainer
 from test_harness import trainer_with
@@ -54,15 +54,18 @@ def test_weight_is_a_ramp_and_one_start_and_a_model_with_coverage_are_needed():
     annealing.setup(None, model, "test")
 
 
-@pytest.mark.parametrize("accumulate, steps", [(1, 7), (3, 3)])
+@pytest.mark.parametrize("accumulate, steps", [(1, 14), (3, 6), ({0: 3, 1: 2}, 7)], ids=str)
 def test_an_epoch_is_counted_in_optimizer_steps(accumulate, steps, corpus_files):
     rows = []
 
     def see(trainer, model, *_):
         rows.append((trainer.global_step, model.coverage_gate, model.loss_weights["coverage"]))
 
-    trained_with([CoverageAnnealing(start_epoch=1), LambdaCallback(on_train_batch_start=see)], corpus_files, accumulate)
-    assert len(rows) == 14 and rows[-1][0] == 2 * steps - 1
+    callbacks = [CoverageAnnealing(start_epoch=1), LambdaCallback(on_train_batch_start=see)]
+    if isinstance(accumulate, dict):
+        callbacks, accumulate = [*callbacks, GradientAccumulationScheduler(accumulate)], 1
+    trained_with(callbacks, corpus_files, accumulate)
+    assert len(rows) == 14 and rows[-1][0] == steps - 1
     assert [row[1:] for row in rows] == [(0.0, 0.0)] * 7 + [(1.0, 1.0)] * 7  # seven batches an epoch
 
 

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from pytorch_lightning.callbacks import GradientAccumulationScheduler
 from pytorch_lightning.demos.boring_classes import BoringModel
 from quiet_trainer import quiet_trainer
 
@@ -21,6 +22,7 @@ def test_training_has_as_many_steps_as_its_limits_say_and_a_schedule_needs_an_en
         return model.steps
 
     assert steps(max_steps=2) == 2 and steps(max_epochs=2) == 6
+    assert steps(max_epochs=2, callbacks=GradientAccumulationScheduler({1: 2})) == 3 + 2
     for limits in ({"max_epochs": -1}, {"max_time": "00:00:00:05"}):
         with pytest.raises(UserError, match=r"set trainer\.max_steps or trainer\.max_epochs"):
             steps(**limits)
