@@ -24,6 +24,11 @@ _MINIMA |= {"max_epochs": -1, "max_steps": -1}  # where -1 means no limit
 # options of the Trainer that take an integer number of batches, or a float as a fraction of an epoch
 _BATCHES = tuple(f"limit_{stage}_batches" for stage in ("train", "val", "test", "predict"))
 _BATCHES += ("overfit_batches", "val_check_interval")
+_UNUSABLE = {  # callbacks of Lightning that do not work in a run folder, or whose results no checkpoint has
+    "StochasticWeightAveraging": "changes no checkpoint; use EMAWeightAveraging",
+    "LearningRateFinder": "does not find where models keep their rates; search for the rate by precis sweep",
+    "BatchSizeFinder": "does not work here; set data.batch_size, whose memory precis fit --dry-run measures",
+}
 _SECRETS = ("api_key", "api_token", "password", "secret")  # options of loggers
 _URL_WITH_PASSWORD = re.compile(r"://[^/@\s]*:[^/@\s]+@")
 PRETRAINED = ("encoder.checkpoint", "checkpoint")  # options that take a name or folder
@@ -57,6 +62,15 @@ def check_ranges(config: Any) -> None:
             raise UserError(f"{key} must be between 0 and 1, got {value}")
         if name in _BATCHES and (value < 0 or (value > 1 and not float(value).is_integer())):  # such as 1.5
             raise UserError(f"{key} must be a number of batches or a share between 0.0 and 1.0, got {value}")
+
+
+def check_effects(config: Any) -> None:
+    """Raise a `UserError` for a part of the config of `fit` that would have no effect, or cannot work."""
+    if config.get("lr_scheduler") and not config.get("optimizer"):
+        raise UserError("lr_scheduler has no effect without an optimizer; add --optimizer, or --lr_scheduler null")
+    for key, value in _keys_and_values(config):
+        if (name := str(value).removeprefix("pytorch_lightning.callbacks.")) in _UNUSABLE:
+            raise UserError(f"{key.removesuffix('.class_path')}: {name} {_UNUSABLE[name]}")
 
 
 def check_no_keys(config: Any) -> None:

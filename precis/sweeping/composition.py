@@ -116,6 +116,7 @@ def check_buildable(configs: Iterable[tuple[str, dict[str, Any]]]) -> None:
 def _check_config(config: dict[str, Any], checked: set[str]) -> None:
     """Check a config as `check_buildable` does; parts in `checked` (as JSON) are not built again, others are added."""
     value_checks.check_ranges(config)
+    value_checks.check_effects(config)  # refuses parts that would have none
     value_checks.check_no_keys(config)  # API keys and passwords, which the run folder would keep
     if config.get("start_from"):
         find_start(config)  # raises a `UserError` if there is no such checkpoint

@@ -77,8 +77,8 @@ class PrecisCLI(LightningCLI):
         value_checks.check_no_keys(config)  # API keys and passwords, which config.yaml would keep
         check_checkpoint(config)  # refuses one that may run code, unless trusted
         check_linked(sys.argv[1:] if args is None else args, config)  # refuses options that data take from the model
-        if self.config.subcommand == "fit" and config.lr_scheduler and not config.optimizer:
-            raise UserError("lr_scheduler has no effect without an optimizer; add --optimizer, or --lr_scheduler null")
+        if self.config.subcommand == "fit":
+            value_checks.check_effects(config)  # refuses parts that would have none
         path = config.ckpt_path
         if path and Path(path).is_file():  # not "best" or "last", which Lightning resolves
             check_same_model("--ckpt_path", Path(path), config.model.class_path)

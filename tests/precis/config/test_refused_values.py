@@ -43,6 +43,9 @@ STOPPING = "--trainer.callbacks+=EarlyStopping --trainer.callbacks.monitor=x"
     *(pytest.param(*case, (1, 2), marks=integration) for case in (
         ("--optimizer=Adam --optimizer.lr=-1", "optimizer.lr must be at least 0, got -1"),
         ("--lr_scheduler=ConstantLR", "lr_scheduler has no effect without an optimizer; add --optimizer, or --lr_s"),
+        ("--trainer.callbacks+=StochasticWeightAveraging --trainer.callbacks.swa_lrs=1", "; use EMAWeightAveraging"),
+        ("--trainer.callbacks+=LearningRateFinder", "trainer.callbacks: LearningRateFinder does not find where models"),
+        ("--trainer.callbacks+=BatchSizeFinder", "set data.batch_size"),
         (f"{STOPPING} --trainer.callbacks.patience=-1", "trainer.callbacks.patience must be at least 0, got -1"),
         ("--start_from=/no/run", "/no/run: no such checkpoint; --start_from takes one, or the folder of a run"),
         ("--trainer.callbacks+=SelfCritical --trainer.callbacks.advantage=group", "group: 1; give at least 2\n"),
