@@ -52,5 +52,6 @@ def _with_json_values(value: Any, *arguments: Any) -> Any:
 
 
 set_parsing_settings(docstring_parse_attribute_docstrings=True)  # documentation beside the fields of dataclasses
+yaml.SafeDumper.add_multi_representer(str, yaml.SafeDumper.represent_str)  # enumerations of texts: `Timer.interval`
 set_loader("yaml", _load, exceptions=(yaml.YAMLError,))
 _typehints.subclass_spec_as_namespace = _with_json_values

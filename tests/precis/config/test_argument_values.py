@@ -11,6 +11,7 @@ import yaml
 from conftest import change_config, write
 from jsonargparse import ArgumentParser
 from pytorch_lightning import Trainer
+from pytorch_lightning.callbacks import Timer
 
 import datamodules
 import lightning_modules
@@ -60,6 +61,12 @@ def test_values_mean_the_same_at_any_depth(classes, name, value, expected):
     key = f"{place.replace('.', '.init_args.')}.init_args.{name}"
     for flag in ([f"--{place}.{name}", value], [f"--{key}={value}"]):
         assert parser.parse_args([*flags, *flag])[key] == expected
+
+
+def test_a_default_that_is_an_enumeration_of_texts_is_written():
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_subclass_arguments(Timer, "timer")
+    assert "interval: step" in parser.dump(parser.parse_args(["--timer=Timer"]))
 
 
 @pytest.mark.integration
