@@ -98,7 +98,8 @@ class Summarizer(LightningModule, ABC):
     def __init__(self, vocab_size: int, decoding: DecodingOptions | None, val_summaries: int = 256) -> None:
         super().__init__()
         if decoding is None:  # null in a config: the default of the class
-            decoding = inspect.signature(type(self)).parameters["decoding"].default or DecodingOptions()
+            default = getattr(inspect.signature(type(self)).parameters.get("decoding"), "default", None)
+            decoding = default if isinstance(default, DecodingOptions) else DecodingOptions()
         self.vocab_size = vocab_size
         self.decoding = decoding
         self.val_summaries = val_summaries
