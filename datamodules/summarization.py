@@ -3,6 +3,7 @@
 import copy
 import json
 import random
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import partial
@@ -135,6 +136,7 @@ class SummarizationData(LightningDataModule, ABC):
 
     def save_tokenizer(self, folder: Path) -> None:
         """Write the tokenizer to a folder, from which `tokenizer_dir` reads it back."""
+        folder.mkdir(parents=True, exist_ok=True)
         self.tokenizer.save(folder)
 
     def truncation_limits(self) -> dict[str, str]:
@@ -173,6 +175,7 @@ class SummarizationData(LightningDataModule, ABC):
         """Return the encoded documents of a split, from the cache if possible."""
         if split not in self._features:
             settings = [FEATURES_VERSION, self.feature_settings(), *self.language.setting.values()]  # none for `en`
+            settings += _users_code(self)
             key = _digest(type(self).__name__, self.digest(split), self.tokenizer.state(), settings)
             self._features[split] = self._cached_features(self.documents(split), key, f"encoding {split}")
             self._report_truncation(split)
@@ -240,7 +243,7 @@ class SummarizationData(LightningDataModule, ABC):
     def _tokenizer_folder(self) -> Path:
         if self.tokenizer_dir is not None:
             return Path(self.tokenizer_dir)
-        return self.cache_dir / "text" / _digest(self.digest(TRAIN), self.tokenizer_settings())
+        return self.cache_dir / "text" / _digest(self.digest(TRAIN), self.tokenizer_settings(), *_users_code(self))
 
     def prepare_data(self) -> None:
         """Build documents, tokenizer and features into the cache, in one process.
@@ -321,6 +324,14 @@ def all_texts(train: "datasets.Dataset") -> Iterator[str]:
 
 def _encode_row(data: SummarizationData, row: dict[str, Any]) -> dict[str, Any]:
     return data.encode(as_document(row))
+
+
+def _users_code(data: SummarizationData) -> list[str]:
+    """Return, for cache keys, the files of its class and bases that are not of the suite: users change them."""
+    modules = {base.__module__ for base in type(data).__mro__ if issubclass(base, SummarizationData)}
+    users = sorted(name for name in modules if not name.startswith("datamodules."))
+    files = [getattr(sys.modules[name], "__file__", None) for name in users]
+    return [Path(file).read_text(encoding="utf-8", errors="replace") for file in files if file]  # None in a notebook
 
 
 def _digest(*values: Any) -> str:

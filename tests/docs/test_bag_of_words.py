@@ -11,6 +11,7 @@ import torch
 from datamodules.corpora import Files
 from datamodules.text.vocabulary import Vocabulary
 from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.summarizer import Summarizer
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
@@ -44,6 +45,19 @@ def test_the_loss_equals_that_of_the_printed_equations(tutorial, corpus_files):
     model.set_tokenizer(Vocabulary(["。"], language="zh"))  # the only word that can be generated
     model.decoding = DecodingOptions(beam_size=1, min_length=2, max_length=4)
     assert set(model.summarize(batch)[0].sentences) == {"。"}  # English rules would not split "。。"
+    own = type("Own", (module.BagOfWords,), {"__init__": lambda self: Summarizer.__init__(self, 9, None)})
+    assert own().decoding == DecodingOptions()  # a model may have no such argument
+
+
+def test_the_cache_follows_changes_of_the_code(tutorial, corpus_files, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    for number in (1, 2):
+        code = "from bag_of_words_data import *\nclass Own(BagOfWordsData):\n"
+        code += f"    truncation_limits = lambda *_: {{}}\n    encode = lambda *_: {{'length': {number}}}\n"
+        (tmp_path / f"own{number}.py").write_text(code, encoding="utf-8")
+        data = import_module(f"own{number}").Own(Files(**corpus_files))
+        data.prepare_splits(["train"])
+        assert data.features("train")["length"][0] == number
 
 
 @pytest.mark.integration
