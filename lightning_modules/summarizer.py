@@ -272,7 +272,7 @@ class Summarizer(LightningModule, ABC):
         if scored:
             predictions = [summary.sentences for summary in scored]
             self.rouge[stage].update(predictions, [summary.references for summary in scored])
-        words = [length_words(summary.text) for summary in summaries]  # also in scripts without spaces
+        words = [length_words(*summary.sentences) for summary in summaries]  # also in scripts without spaces
         mean_length = sum(map(len, words)) / len(words)
         log_mean(self, f"{stage}/length", mean_length, len(summaries))
         mean_repeated = sum(map(repeated_ngrams, words)) / len(words)

@@ -224,14 +224,16 @@ def language_of(code: str) -> Language:
     return Language(code)
 
 
-def length_words(text: str) -> list[str]:
-    """Return what counts for the length of a text: words between spaces, or words and marks in spaceless scripts."""
-    return language_of(ANY).tokenize(text) if _CONTAINS_SPACELESS.search(text) else text.split()
+def length_words(*sentences: str) -> list[str]:
+    """Return what counts for the length of sentences: words between spaces, or words and marks in spaceless scripts."""
+    tokenize = language_of(ANY).tokenize
+    split = (tokenize(text) if _CONTAINS_SPACELESS.search(text) else text.split() for text in sentences)
+    return [word for part in split for word in part if word != " "]  # tokens of Thai include spaces between phrases
 
 
 def count_words(sentences: Iterable[str]) -> int:
     """Return the length of sentences in words, see `length_words`."""
-    return sum(len(length_words(sentence)) for sentence in sentences)
+    return len(length_words(*sentences))
 
 
 def first_words(sentences: Iterable[str], count: int) -> list[str]:
@@ -239,7 +241,7 @@ def first_words(sentences: Iterable[str], count: int) -> list[str]:
     complete: list[str] = []  # sentences
     for sentence in sentences:
         matches = _TOKEN.finditer(sentence) if _CONTAINS_SPACELESS.search(sentence) else re.finditer(r"\S+", sentence)
-        ends = [match.end() for match in matches]  # of each word
+        ends = [match.end() for match in matches if match[0] != " "]  # of each word
         if len(ends) > count:  # the sentence up to the last word that is allowed
             return [*complete, " ".join(sentence[: ends[count - 1]].split())] if count else complete
         complete.append(sentence)

@@ -70,7 +70,7 @@ class RunRecord:
         scores = [record.get("scores", {}) for record in self.rows]  # one dict for each document
         names = dict.fromkeys(name for document_scores in scores for name in document_scores)  # once each, in order
         measures = {name: np.array([each.get(name, np.nan) for each in scores], dtype=np.float64) for name in names}
-        words = [length_words(" ".join(record["summary"])) for record in self.rows]  # of each summary, a list of words
+        words = [length_words(*record["summary"]) for record in self.rows]  # of each summary, a list of words
         measures["length"] = np.array([len(summary) for summary in words], dtype=np.float64)
         measures["repeated_trigrams"] = np.array([100 * repeated_ngrams(summary) for summary in words])
         return measures

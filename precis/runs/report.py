@@ -52,7 +52,7 @@ def score_table(
     for system, outputs in predictions.items():
         scores = score_many(outputs, references, VARIANTS, language=language)
         means = [100 * sum(score[name].fmeasure for score in scores) / len(scores) for name in VARIANTS]
-        words = [length_words(" ".join(output)) for output in outputs]  # words of each summary
+        words = [length_words(*output) for output in outputs]  # words of each summary
         length = sum(map(len, words)) / len(words)
         repeats = sum(map(repeated_ngrams, words)) / len(words)  # trigrams, the default
         table.add_row(system, *(f"{mean:.2f}" for mean in means), f"{length:.1f}", f"{100 * repeats:.1f} %")

@@ -98,6 +98,7 @@ def test_words_of_english_stems_and_texts_that_are_written():
     chinese = Vocabulary(["今", "天"], language="zh")
     assert chinese.sentences(["今", "天", "。", "好"]) == ["今天。", "好"]
     assert Vocabulary(**chinese.state()).language.code == "zh"
+    assert length_words("ฝน ตก", "a, b") == [*"ฝนตก", "a,", "b"]
     assert length_words("今天 ok。") == ["今", "天", "ok", "。"] and length_words("a b.") == ["a", "b."]
     # the script of a text suggests a language
     assert script_of([TEXTS["Japanese"][1]]).language == "ja"
