@@ -9,6 +9,7 @@ from datamodules.corpora.readers import file_type
 from datamodules.corpora.texts import article_text, is_html
 from datamodules.documents import BadRecord, Document, UserError
 from datamodules.text.lines import is_blank, readable_name
+from datamodules.text.sentences import UNSPACED_ENDS
 
 
 def is_records(path: Path) -> bool:
@@ -33,8 +34,8 @@ def read_text(path: Path) -> str:
 def collect_texts(inputs: list[str], empty: bool = False) -> list[tuple[str, str]]:
     """Return (name or path, text) of standard input, files, the .txt and .html files of folders, or texts themselves.
 
-    `inputs` are paths, or texts of more than one word; an empty list, or `-`, stands for standard input. A `UserError`
-    if one is missing or not text, or if it is blank, unless `empty` permits blank texts.
+    `inputs` are paths, or texts of several words or with a Chinese stop; an empty list, or `-`, is standard input. A
+    `UserError` if one is missing or not text, or if it is blank, unless `empty` permits blank texts.
     """
     texts = _read_texts(inputs)
     for name, text in texts:
@@ -67,7 +68,8 @@ def _read_texts(inputs: list[str]) -> list[tuple[str, str]]:
     texts = []
     for number, name in enumerate(inputs, start=1):
         path = Path(name)
-        if len(name.split()) > 1 and not os.path.exists(name):  # a text itself: several words, and no file
+        is_text = len(name.split()) > 1 or UNSPACED_ENDS.search(name)  # several words, or a sentence of Chinese
+        if is_text and not os.path.exists(name):
             texts.append(("text" if single_input else f"text {number}", name))
         elif path.is_dir():
             files = sorted(file for file in path.iterdir() if file.suffix == ".txt" or is_html(file))
