@@ -19,6 +19,7 @@ from pytorch_lightning.utilities import rank_zero_warn
 
 from callbacks.self_critical import SelfCritical
 from datamodules.atomic_write import atomic_write
+from datamodules.text.language import space_after_word
 from datamodules.text.lines import json_line
 from lightning_modules.summarizer import Summary
 
@@ -31,15 +32,12 @@ def marked(summary: Summary, opening: str = "[", closing: str = "]") -> str:
     """Return the summary with marks around runs of copied words; plain text if copied words are unknown."""
     if summary.copied is None or summary.words is None:
         return summary.text
-    words_and_marks = []
+    text = space = ""  # the space after the previous word: none after a Chinese character
     inside = False
     for word, is_copied in zip(summary.words, summary.copied):
-        if is_copied != inside:  # a run of copied words begins or ends
-            words_and_marks.append(opening if is_copied else closing)
-            inside = is_copied
-        words_and_marks.append(word)
-    text = " ".join(words_and_marks + [closing] * inside)  # a last mark if the summary ends with copied words
-    return text.replace(f"{opening} ", opening).replace(f" {closing}", closing)  # no space inside the marks
+        text += closing * (inside and not is_copied) + space + opening * (is_copied and not inside) + word
+        inside, space = is_copied, space_after_word(word)
+    return text + closing * inside  # a last mark if the summary ends with copied words
 
 
 @contextmanager

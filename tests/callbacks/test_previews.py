@@ -25,6 +25,7 @@ def test_runs_of_copied_words_stand_between_marks(text, expected):
     copied = [word.isupper() for word in words]
     summary = Summary("a", [text.lower()], [], text.lower().split(), copied)
     assert marked(summary) == expected
+    assert marked(Summary("a", ["雨大。"], [], ["雨", "大", "。"], [True, True, False])) == "[雨大]。"
     assert marked(summary, "<", ">") == expected.replace("[", "<").replace("]", ">")
 
 
