@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 OnBadRecord = Literal["raise", "skip"]
 
 # Part of the cache key: increase it when the same records give other documents.
-VERSION = 5
+VERSION = 6
 
 _BATCH = 512  # records per table chunk; even whole books stay below Arrow's limit of 2 GB of text
 

@@ -9,9 +9,9 @@ import regex
 Splitter = Literal["auto", "sentencex", "tokenized"]
 
 # A stop that is a separate token, and closing marks after it.
-_TOKEN_END = re.compile(r"(?:^|(?<= ))[.?!]+(?: (?:''|'|\"|”|’|\)|\]|-rrb-|-RRB-)(?= |$))*(?: |$)")
+_TOKEN_END = re.compile(r"(?:^|(?<= ))[.?!؟۔।॥]+(?: (?:''|'|\"|”|’|\)|\]|-rrb-|-RRB-)(?= |$))*(?: |$)")
 _STOP_ALONE = re.compile(r"(?:^|(?<= ))[.?!]+(?= |$)")
-_STOP_ATTACHED = re.compile(r"(?<=\w)[.?!]+(?= |$)")
+_STOP_ATTACHED = regex.compile(r"(?<=[\w\p{M}\p{N}])[.?!؟۔।॥]+(?= |$)")
 
 # Ends of sentences that `sentencex` lacks: stops that no space follows, also those of ASCII between Chinese or Japanese
 # characters; and the spaces of Thai and Lao, which have no stops, except beside the repetition mark.

@@ -36,6 +36,8 @@ def test_tokenized_text_splits_at_stops_that_are_tokens():
     assert split_sentences(text, "sentencex") != expected
     french = ["Le ministre a parlé.", "Que dira-t-il ?"]  # no tokens, but French marks
     assert split_sentences(" ".join(french), language="fr") == french
+    for hindi in (["राम गया।", "वह आया ?", "सीता गई।"], ["राम गया ।", "वह आया ?"]):  # its stop
+        assert split_sentences(" ".join(hindi), language="hi") == hindi
     for end in (". ''", ". )", "! '' -rrb-", "?"):  # closing marks are no sentence
         assert split_sentences(f"`` it rained {end} we stayed {end}") == [f"`` it rained {end}", f"we stayed {end}"]
 
