@@ -76,7 +76,7 @@ _CHARACTER = rf"(?={_SPACELESS})(?=[\p{{L}}\p{{N}}])\X\p{{M}}*"
 _RUN = rf"[[\p{{L}}\p{{N}}]--{_SPACELESS}][[\p{{L}}\p{{M}}\p{{N}}\u200c\u200d]--{_SPACELESS}]*+"
 # Tokens keep marks inside words, as in English, and Hebrew abbreviations; spaces beside Thai are tokens, because they
 # separate phrases; every other visible grapheme, such as an emoji with its joiners, is a token.
-_INNER = r"""['’.,:/@&_·׳״–-]|(?<=\p{Hebrew})"(?=\p{Hebrew})"""
+_INNER = r"""['’.,٫٬:/@&_·׳״–-]|(?<=\p{Hebrew})"(?=\p{Hebrew})"""
 _PHRASE_SPACE = rf"[ ](?=[{_SOUTH_EAST}])|(?<=[{_SOUTH_EAST}])[ ]"
 _OTHER_TOKEN = rf"{_RUN}(?:(?:{_INNER}){_RUN})*+|{_PHRASE_SPACE}|—+|…+|(?!\s)\X"
 _WORD = regex.compile(rf"(?V1){_CHARACTER}|{_RUN}")

@@ -86,6 +86,7 @@ def test_words_of_english_stems_and_texts_that_are_written():
     assert Vocabulary(["a"]).state() == {"words": ["a"], "tokenizer": "words", "lowercase": True}
     # graphemes are whole
     assert language_of("xx").tokenize("👩‍👩‍👧 1️⃣ cafe\u0301 क्‍ष 🇩🇪!") == ["👩‍👩‍👧", "1️⃣", "café", "क्‍ष", "🇩🇪", "!"]
+    assert language_of("ar").detokenize(language_of("ar").tokenize("٣٫٥ و ١٬٠٠٠")) == "٣٫٥ و ١٬٠٠٠"
     # stems are of the language
     words = vocabulary(language="ru")
     assert words.description == "stem:snowball|tok:ru"
