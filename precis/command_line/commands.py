@@ -86,7 +86,8 @@ def _choose_model(options: Namespace) -> bool:
         return False
     options.checkpoint = checked_name(options.model, options.language)
     if not chosen:
-        others = "--model docstring, --run RUN or --checkpoint NAME for another"
+        english = "--model docstring, " if options.checkpoint in LIGHT else ""  # refused with --language
+        others = f"{english}--run RUN or --checkpoint NAME for another"
         print(f"precis: by the model {options.checkpoint}, which selects sentences ({others})", file=sys.stderr)
     draws = options.html is not None or options.heat_map is not None  # which needs Lightning
     # options for models of Hugging Face only: the slow `load_model`, which imports Lightning, reports them as an error
