@@ -129,6 +129,10 @@ class Language:
             raise UserError(f"language {code!r}: give an ISO code, such as en, ru or zh; or {ANY} for any language")
         self.code = code
         self.primary = regex.split("[-:]", code)[0]  # without region, script and segmenter
+        if len(self.primary) == 3:
+            from nltk.langnames import iso639short  # imports much of NLTK, so only where it is needed
+
+            self.primary = iso639short.get(self.primary, self.primary)  # `deu` has the rules of `de`
         self.segments = ":" in code  # whether a word segmenter is named
         if self.segments:
             load_segmenter(code)  # so that a missing package is reported now, not at the first text

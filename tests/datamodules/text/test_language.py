@@ -93,6 +93,7 @@ def test_words_of_english_stems_and_texts_that_are_written():
     assert words.encode("столица столицы") == [words["столица"]] * 2
     assert [language_of("ar").stem(word) for word in ("سمعوا", "كتابهم", "سمعوا")] == ["سمع", "كتاب", "سمع"]  # no state
     assert vocabulary(language="tr").description == "stem:none|tok:tr"
+    assert [language_of(code).primary for code in ("deu", "zho-Hant", "yue")] == ["de", "zh", "yue"]
     with pytest.raises(ValueError, match="'perl' is English"):
         vocabulary("perl", "ru")
     # a generated text is written in its language
