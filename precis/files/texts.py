@@ -72,7 +72,7 @@ def _read_texts(inputs: list[str]) -> list[tuple[str, str]]:
         if is_text and not os.path.exists(name):
             texts.append(("text" if single_input else f"text {number}", name))
         elif path.is_dir():
-            files = sorted(file for file in path.iterdir() if file.suffix == ".txt" or is_html(file))
+            files = sorted(file for file in path.iterdir() if file.suffix.lower() == ".txt" or is_html(file))
             if not files:
                 raise UserError(f"{path}: no .txt or .html file in this folder")
             texts += [(readable_name(file.name if single_input else str(file)), read_text(file)) for file in files]

@@ -149,6 +149,8 @@ def test_every_reader_of_documents(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(windows(TEXT))))
     for inputs in ([str(folder / "a.txt")], [str(folder)], []):
         assert collect_texts(inputs)[0][1] == TEXT
+    (folder / "B.TXT").write_text(TEXT)
+    assert [name for name, _ in collect_texts([str(folder)])] == ["B.TXT", "a.txt"]
     assert collect_texts(["雨。花。"]) == [("text", "雨。花。")]
     # and of words and vectors
     Vocabulary(["rain"]).save(tmp_path)
