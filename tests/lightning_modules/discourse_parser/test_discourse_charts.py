@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from lightning_modules.discourse_parser import chart, discourse_charts
+from lightning_modules.discourse_parser import chart, discourse_charts, ldd
 from lightning_modules.discourse_parser.chart import Potentials, all_marginals, node_marginals, span_marginals
 from lightning_modules.discourse_parser.discourse_charts import ChartReader, chunk_bounds, document_ldd, document_tree
 from lightning_modules.discourse_parser.ldd import LabelClasses, extract_band, nucleus_distribution, side_distribution
@@ -71,6 +71,7 @@ def units_of(bounds: list[tuple[int, int]]) -> Units:
 @pytest.mark.parametrize("rows, batch_size", [("side", 5), ("nucleus", 65_536)])
 def test_a_mixture_equals_the_sum_over_all_labelled_trees_of_its_members(chunks, rows, batch_size, monkeypatch):
     monkeypatch.setitem(discourse_charts._NODES, "cpu", batch_size)
+    monkeypatch.setattr(ldd, "_WIDTHS", 2)  # two blocks of widths
     reader, layout, vectors = reader_with(2, temperature=0.5), layout_of(5), torch.randn(1, 5, 6)
     (charts,) = reader.compute_charts(vectors, layout, [chunks])
     bounds = [[(i, i) for i in range(start, end)] for start, end in chunks]
