@@ -157,13 +157,13 @@ class Search:
 
 
 def _pruner(section: dict[str, Any]) -> optuna.pruners.BasePruner:
-    """Return the pruner that a section `search` names; its steps are validations."""
+    """Return the pruner that a section `search` names; its steps are validations, from 1."""
     startup = section["startup"]  # number of trials without pruning
     warmup = section["warmup"]  # number of validations of each trial without pruning
     if section["pruner"] == "median":
-        return optuna.pruners.MedianPruner(n_startup_trials=startup, n_warmup_steps=warmup)
+        return optuna.pruners.MedianPruner(n_startup_trials=startup, n_warmup_steps=warmup + 1)
     if section["pruner"] == "hyperband":
-        return optuna.pruners.HyperbandPruner(min_resource=max(1, warmup))  # Optuna refuses 0; `startup` is not used
+        return optuna.pruners.HyperbandPruner(min_resource=warmup + 1)  # `startup` is not used
     return optuna.pruners.NopPruner()  # "none"
 
 

@@ -14,9 +14,12 @@ from test_search_space import write_search
 
 pytest.importorskip("optuna")
 
+import optuna
+
 from precis.sweeping import search as searching
 from precis.sweeping.grid import read_sweep
 from precis.training.training import fit_parser
+from precis.trials.study import _pruner
 
 pytestmark = pytest.mark.integration
 
@@ -181,6 +184,17 @@ def test_workers_are_launched_where_optuna_is_installed(tmp_path, tiny_config, p
     monkeypatch.delitem(sys.modules, "precis.trials.study", raising=False)
     done = precis("sweep", path, "--out", tmp_path / "other")
     done.failed_in_one_line("a search needs optuna; pip install 'precis-suite[search]'")
+
+
+@pytest.mark.parametrize("warmup", [0, 1, 2])
+def test_no_trial_is_pruned_in_its_warm_up(warmup):
+    study = optuna.create_study(pruner=_pruner({"pruner": "median", "startup": 0, "warmup": warmup}))
+    study.add_trial(optuna.create_trial(value=0.0, intermediate_values={1: 0.0, 2: 0.0, 3: 0.0}))
+    trial, pruned = study.ask(), []
+    for validation in (1, 2, 3):
+        trial.report(1.0, validation)  # worse than the other trial
+        pruned.append(trial.should_prune())
+    assert pruned == [validation > warmup for validation in (1, 2, 3)]
 
 
 def test_a_real_run_reports_and_ends_where_it_is_pruned(tmp_path, tiny_config, precis, caplog):
