@@ -219,6 +219,9 @@ class ResumableLoader:
         self.delivered = 0  # number of batches delivered in this epoch, including batches skipped on resuming
         self._position: dict[str, Any] | None = None  # `state_dict` of the checkpoint to resume from, until it is used
 
+    # Lightning ends the processes of a loader by this attribute of a DataLoader; left to Python, each may take 5 s
+    _iterator = property(lambda self: self.loader._iterator, lambda self, new: setattr(self.loader, "_iterator", new))
+
     def __len__(self) -> int:
         return len(self.batch_sampler)
 
