@@ -334,8 +334,11 @@ def run_folder(trained, tmp_path) -> Path:
 @pytest.fixture(scope="session")
 def server():
     """A context of `multiprocessing` whose processes are forked from one that has imported everything already."""
+    from precis.training.training_commands import MODULES
+
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["precis.training.training_commands"])
+    classes = {module for modules in MODULES.values() for module in modules.values()}
+    context.set_forkserver_preload(["precis.training.training", *classes])
     return context
 
 
