@@ -68,7 +68,7 @@ test-cluster: $(TOOLS) ## prove sweeps, preemption and parsing on a SLURM of thi
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq slurm-wlm munge > /dev/null \
 			|| echo "slurm-wlm and munge cannot be installed here"; \
 	fi
-	$(BIN)/python -m pytest -m cluster tests/cluster -rs
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m cluster tests/cluster -rs
 
 HARDEN := crash_points files damaged_models random_kills command_kills sweep_folders long_use strategies
 

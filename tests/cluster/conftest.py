@@ -1,4 +1,4 @@
-"""A SLURM for the tests of this folder, started once; they are skipped where it cannot be started."""
+"""A SLURM for the tests of this folder, one for each process of pytest; they are skipped where it cannot be started."""
 
 import os
 import sys
