@@ -4,6 +4,7 @@ import inspect
 import re
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -136,6 +137,7 @@ def suggest_option(name: str, owner: str) -> str:
     return f"{owner_class.__name__} has no option {name!r}; {remedy}"
 
 
+@cache  # the slow part of `precis completion`, which needs the options of a class for several commands
 def class_options(owner: type) -> list[str]:
     """Return the arguments of a class and its bases, and fields of dataclass arguments, as `encoder.checkpoint`."""
     options = ArgumentParser().add_class_arguments(owner, fail_untyped=False)

@@ -6,7 +6,7 @@ import signal
 import sys
 import traceback
 from contextlib import ExitStack
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -218,6 +218,7 @@ def command_line(cli_class: type[PrecisCLI]) -> PrecisCLI:
     )
 
 
+@cache
 def fit_parser(command: str = "fit") -> LightningArgumentParser:
     """Return the parser of `precis fit` or another command, to check configs; it raises `ArgumentError` for errors."""
     load_classes()

@@ -17,7 +17,7 @@ from datamodules.documents import UserError
 from precis.config.run_config import format_value
 from precis.sweeping.composition import compose
 from precis.sweeping.grid import points_of, read_sweep
-from precis.sweeping.job import COMMAND, Job, is_finished, read_status
+from precis.sweeping.job import Job, is_finished, read_status
 from precis.sweeping.launch import launch, run_environment
 from precis.sweeping.slurm import Profile, checked_profile
 from precis.training.training import fit_parser
@@ -208,16 +208,17 @@ def test_a_real_run_is_trained_tested_and_not_repeated(tmp_path, tiny_config, pr
 
 
 @pytest.mark.integration
-def test_a_sweep_runs_on_a_file_system_without_locks(tmp_path, tiny_config):
+def test_a_sweep_runs_on_a_file_system_without_locks(tmp_path, tiny_config, precis, monkeypatch):
     patch = "import fcntl\ndef flock(*_):\n    raise OSError(37, 'No locks available')\nfcntl.flock = flock\n"
-    write(tmp_path / "sitecustomize.py", patch)
+    monkeypatch.setattr(fcntl, "flock", fcntl.flock)  # so that it is restored
+    exec(patch, {})
+    monkeypatch.setenv("PYTHONPATH", str(write(tmp_path / "sitecustomize.py", patch).parent))
+    monkeypatch.setattr("datamodules.file_locks._without_locks", set())
     path = write_sweep(tmp_path, tiny_config, set={"trainer.max_steps": 1}, grid={"seed_everything": [1]}, after=[])
-    out, environment = tmp_path / "out", os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
-    command = [*COMMAND, "sweep", path, "--out", out]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    run = next(out.glob("*/checkpoints/last.ckpt")).parents[1]
-    for output, lock in ((done.stderr, out / ".launcher.lock"), ((run / "log.txt").read_text(), run / ".fit.lock")):
+    with pytest.warns(UserWarning) as warned:
+        precis("sweep", path, "--out", out := tmp_path / "out").succeeded()
+    run, said = next(out.glob("*/checkpoints/last.ckpt")).parents[1], "".join(str(each.message) for each in warned)
+    for output, lock in ((said, out / ".launcher.lock"), ((run / "log.txt").read_text(), run / ".fit.lock")):
         assert output.count("without locks") == 1 and f"{lock}: cannot be locked (No locks available)" in output
 
 
