@@ -334,11 +334,8 @@ def run_folder(trained, tmp_path) -> Path:
 @pytest.fixture(scope="session")
 def server():
     """A context of `multiprocessing` whose processes are forked from one that has imported everything already."""
-    from precis.training.training_commands import MODULES
-
     context = multiprocessing.get_context("forkserver")
-    classes = {module for modules in MODULES.values() for module in modules.values()}
-    context.set_forkserver_preload(["precis.training.training", *classes])
+    context.set_forkserver_preload(["precis.training.training", "lightning_modules.rstformer.module"])
     return context
 
 

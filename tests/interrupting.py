@@ -8,10 +8,13 @@ import time
 from pathlib import Path
 
 from pytorch_lightning import Callback
+from pytorch_lightning.utilities import rank_zero_only
 
 
-def run_command(arguments: list[str], out: Path) -> None:
+def run_command(arguments: list[str], out: Path, **environment: str) -> None:
     """Run `precis` in this process, its output in a file: the target of a process."""
+    os.environ |= environment
+    rank_zero_only.rank = int(environment.get("RANK", 0))  # as if Lightning were imported only now
     with out.open("w") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)

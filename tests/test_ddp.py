@@ -99,12 +99,16 @@ def run_all(files: dict[str, str], folder: Path, rank: int, world: int, strategy
     torch.save(results, folder / f"{world}-{rank}.pt")
 
 
+def torchrun_variables(rank: int, world: int, port: int) -> dict[str, str]:
+    told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, "GROUP_RANK": 0}
+    told |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "test"}
+    return {name: str(value) for name, value in told.items()}
+
+
 def process(files: dict[str, str], folder: Path, rank: int, world: int, port: int, *strategy: str) -> None:
     """Target of a process: `run_all` as `torchrun` starts it, with an error's traceback in a file."""
     if world > 1:
-        told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, "GROUP_RANK": 0}
-        told |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "test"}
-        os.environ |= {name: str(value) for name, value in told.items()}
+        os.environ |= torchrun_variables(rank, world, port)
     try:
         run_all(files, folder, rank, world, *strategy)
     except BaseException:

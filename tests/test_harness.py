@@ -1,7 +1,6 @@
 """Every model through train, save, load, resume, a gradient everywhere, learning by heart; what its seed decides."""
 
 import json
-import multiprocessing
 from dataclasses import replace
 from types import MethodType
 
@@ -161,7 +160,7 @@ def test_losses_follow_the_seed_and_not_the_loader_processes(case, corpus_files)
         recorder, data = Recorder(), case.build_data(corpus_files, num_workers=workers)
         trainer_with(recorder, max_epochs=1, limit_val_batches=0).fit(case.build_model(), data)
         runs.append(recorder.losses)
-    assert runs[0] == runs[1] != runs[2] and len(runs[0]) == 7 and multiprocessing.active_children() == []
+    assert runs[0] == runs[1] != runs[2] and len(runs[0]) == 7 and torch.multiprocessing.active_children() == []
 
 
 @pytest.mark.integration
