@@ -63,20 +63,16 @@ def positions(sentences: Iterable[Sequence[int]]) -> Positions:
     return Positions(masks, fields, ends)
 
 
-def position_masks(tokens: Iterable[int]) -> tuple[dict[int, int], int]:
-    """Return the arguments `masks` and `full` of `lcs_length`: positions of each token, and all positions."""
-    masks, fields, _ = positions([list(tokens)])
-    return masks, sum(fields)  # one field, or none without tokens
-
-
-def lcs_length(tokens: Iterable[int], masks: dict[int, int], full: int) -> int:
-    """Return the length of the longest common subsequence of `tokens` and the text whose `position_masks` are given.
+def lcs_length(tokens: Iterable[int], other: Iterable[int]) -> int:
+    """Return the length of the longest common subsequence of two texts, each as integers of words.
 
     Bit-parallel dynamic program (Hyyrö 2004): bit i of `column` is 0 if the length for the tokens so far increases at
-    position i of the text, so that the number of zeros is the length. A token moves each 0 down to its lowest match in
-    the run of ones below, if any. Above the highest 0, its lowest match becomes a new 0, and the length grows by 1.
+    position i of the other text, so that the number of zeros is the length. A token moves each 0 down to its lowest
+    match in the run of ones below, if any. Above the highest 0, its lowest match becomes a new 0, and the length grows
+    by 1.
     """
-    column = full  # all positions of the text
+    masks, fields, _ = positions([list(other)])  # bit masks: positions of each token, all positions
+    column = full = sum(fields)  # one field, or none without tokens
     for mask in filter(None, map(masks.get, tokens)):
         matched = column & mask
         column = (column + matched) | (column - matched)  # bits above `full` are carries, which are dropped at the end
@@ -207,7 +203,7 @@ def count(variants: Sequence[str], prediction: list[list[int]], reference: list[
     counts = {}
     for variant in variants:
         if variant == "rougeL":
-            counts[variant] = Counts(lcs_length(tokens, *position_masks(reference_tokens)), *sizes)
+            counts[variant] = Counts(lcs_length(tokens, reference_tokens), *sizes)
         elif variant == "rougeLsum":
             union = union_lcs(sentence_masks, fields)  # positions in the reference
             counts[variant] = Counts(clipped(word_counts, union), *sizes)
