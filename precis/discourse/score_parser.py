@@ -36,7 +36,7 @@ VARIANTS = {"original": "original Parseval", "rst": "RST-Parseval"}
 def print_scores(options: Namespace, arguments: Sequence[str]) -> None:
     """Print the scores of a parser; with `--out`, write scores.md, and scores.json, which includes the command line."""
     result = {"command": shlex.join(["precis", "score-parser", *arguments]), **score(options)}
-    text = markdown_page(result)
+    text = template("precis.discourse", "scores.md").render(result, levels=LEVELS, variants=VARIANTS).rstrip()
     if options.out is not None:
         folder = options.out
         folder.mkdir(parents=True, exist_ok=True)
@@ -203,9 +203,3 @@ def segmentation(
         return 200 * sums[..., :1] / sums[..., 1:].sum(-1, keepdim=True)
 
     return intervals(torch.tensor(counts), f1, resamples)[0]
-
-
-def markdown_page(result: dict[str, Any]) -> str:
-    """Return the `result` of `score` as Markdown tables, by the template scores.md."""
-    page = template("precis.discourse", "scores.md")
-    return page.render(result, levels=LEVELS, variants=VARIANTS).rstrip()

@@ -203,12 +203,6 @@ def weights_digest(name: str, model: PreTrainedModel) -> str | None:
     return digest.hexdigest()[:16]  # 64 bits distinguish models reliably
 
 
-def context_window(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int | None:
-    """Return the maximum number of input tokens according to model and tokenizer; None if neither has a limit."""
-    limits = [limit for limit in (positions(model, "encoder"), tokenizer.model_max_length) if limit]
-    return min((limit for limit in limits if limit < UNLIMITED), default=None)
-
-
 def positions(model: PreTrainedModel, part: Literal["encoder", "decoder"]) -> int | None:
     """Return the number of positions of a model's encoder or decoder; None for no limit, such as in T5."""
     configs = [model.config, getattr(model.config, part, None)]  # some models have a config for each part

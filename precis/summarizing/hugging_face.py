@@ -133,7 +133,8 @@ class HuggingFaceSummarizer:
     @property
     def max_source(self) -> int | None:
         """Maximum number of input tokens, special tokens and prompt included; None for no limit."""
-        window = generation.context_window(self.generator.model, self.generator.tokenizer)
+        limits = (generation.positions(self.generator.model, "encoder"), self.generator.tokenizer.model_max_length)
+        window = min((limit for limit in limits if limit and limit < generation.UNLIMITED), default=None)
         if window is not None and self.generator.is_decoder_only:
             window -= self.generator.max_new_tokens  # prompt and answer share the positions
         return window if self.options.max_source is None else self.options.max_source
