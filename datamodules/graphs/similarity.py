@@ -54,7 +54,7 @@ class Similarity(ParagraphGraph):
         return weights
 
 
-class PermutedSimilarity(ParagraphGraph):
+class PermutedSimilarity(Similarity):
     """Similarity graph with randomly permuted paragraphs: the same weights, between the wrong paragraphs.
 
     The permutation depends only on the id of the document.
@@ -66,13 +66,10 @@ class PermutedSimilarity(ParagraphGraph):
     name = "permuted similarity"
 
     def __init__(self, scaled: bool = True) -> None:
-        self.similarity = Similarity(scaled)
-
-    def settings(self) -> dict[str, Any]:
-        return self.similarity.settings()
+        super().__init__(scaled)
 
     def weights(self, paragraphs: Paragraphs) -> NDArray:
-        weights = self.similarity.weights(paragraphs)
+        weights = super().weights(paragraphs)
         order = list(range(len(weights)))
         random.Random(paragraphs.id).shuffle(order)
         return weights[np.ix_(order, order)]
