@@ -16,7 +16,7 @@ from datamodules.text.oracle import greedy_oracle, sentence_scores
 from datamodules.text.sentence_layout import layout_features, pairs_with_common_ngram
 from datamodules.text.subword_tokenizer import by_token
 from datamodules.tokenizer_data import TokenizerData
-from datamodules.truncation import TRUNCATION, count_source, text_limits
+from datamodules.truncation import TRUNCATION, count_source
 
 
 @dataclass
@@ -75,9 +75,6 @@ class SentenceData(TokenizerData):
             "length": len(pieces.tokens),
             TRUNCATION: counts,  # [number read, total] of tokens (with special ones), sentences and paragraphs
         }
-
-    def truncation_limits(self) -> dict[str, str]:  # count -> the option that limits it, for reports
-        return text_limits(self.max_source)
 
     def token_fields(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
         """Return the fields of `SentenceBatch` from documents as `encode` returns them."""

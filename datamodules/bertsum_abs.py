@@ -8,7 +8,7 @@ from datamodules.bertsum import SentenceBatch, SentenceData
 from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
 from datamodules.loading import at_least
-from datamodules.truncation import TRUNCATION, text_limits, truncate_target
+from datamodules.truncation import TRUNCATION, truncate_target
 
 
 @dataclass
@@ -40,9 +40,6 @@ class BertSumAbsData(SentenceData):
         super().__init__(corpus, vocab_size, checkpoint, **shared)
         at_least(2, max_target=max_target)  # room for a token and the end symbol
         self.max_target = max_target
-
-    def truncation_limits(self) -> dict[str, str]:  # count -> the option that limits it, for reports
-        return text_limits(self.max_source, self.max_target)
 
     def feature_settings(self) -> dict[str, Any]:  # what `encode` depends on, for the cache key
         return super().feature_settings() | {"max_target": self.max_target}

@@ -16,7 +16,7 @@ from datamodules.documents import Document, UserError
 from datamodules.summarization import _digest
 from datamodules.text.oracle import text_scores
 from datamodules.tokenizer_data import TokenizerData
-from datamodules.truncation import TRUNCATION, count_source, text_limits
+from datamodules.truncation import TRUNCATION, count_source
 
 if TYPE_CHECKING:
     import datasets  # imported when documents are read: models only need the types of batches
@@ -165,9 +165,6 @@ class MatchSumData(TokenizerData):
             "length": num_tokens,
             TRUNCATION: count_source(document, num_tokens, num_tokens, len(sentences)),  # nothing is truncated
         }
-
-    def truncation_limits(self) -> dict[str, str]:
-        return text_limits(None)
 
     def rows(self, sentences: list[str]) -> list[list[int]]:
         """Return the tokens of a text as rows of at most `piece` tokens, each between a start and an end symbol."""

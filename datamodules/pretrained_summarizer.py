@@ -8,7 +8,7 @@ from datamodules.documents import Document
 from datamodules.loading import at_least
 from datamodules.text.subword_tokenizer import MaskingTokenizer
 from datamodules.tokenizer_data import TokenizerData
-from datamodules.truncation import TRUNCATION, count_source, sentences_read, text_limits, truncate_target
+from datamodules.truncation import TRUNCATION, count_source, sentences_read, truncate_target
 
 
 class PretrainedSummarizerData(TokenizerData):
@@ -60,9 +60,6 @@ class PretrainedSummarizerData(TokenizerData):
     def _prefix(self) -> list[int]:
         """Ids of `source_prefix`."""
         return self.tokenizer(self.source_prefix)[0] if self.source_prefix else []
-
-    def truncation_limits(self) -> dict[str, str]:
-        return text_limits(self.max_source, self.max_target)
 
     def framed(self, source: list[int], target: list[int]) -> dict[str, Any]:
         """Return the features of the ids of a document and of a summary: both truncated and with special symbols."""

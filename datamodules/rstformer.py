@@ -23,7 +23,7 @@ from datamodules.text.language import ENGLISH_PARSER, warn_if_not_english
 from datamodules.text.lines import counted
 from datamodules.text.subword_tokenizer import SubwordTokenizer
 from datamodules.tokenizer_data import TokenizerData
-from datamodules.truncation import TRUNCATION, count_source, sentences_read, text_limits, truncate_target
+from datamodules.truncation import TRUNCATION, count_source, sentences_read, truncate_target
 
 _ABLATIONS = {"one_best": ablations.OneBestDiscourse, "ria": ablations.RandomDiscourse}
 _ABLATIONS |= {"permuted": ablations.PermutedDiscourse}
@@ -132,9 +132,6 @@ class RSTformerData(NeedsParser, TokenizerData):
     def feature_settings(self) -> dict[str, Any]:
         parser = None if self.parser is None else [self.parser.fingerprint, self.parser.rows, self.parser.band]
         return {"max_source": self.max_source, "max_target": self.max_target, "parser": parser}
-
-    def truncation_limits(self) -> dict[str, str]:
-        return text_limits(self.max_source, self.max_target)
 
     def encode(self, document: Document) -> dict[str, Any]:
         """Return the features of a document: tokens with their offsets, the target, and the cache key of its parse."""

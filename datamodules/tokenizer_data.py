@@ -6,6 +6,7 @@ from datamodules.corpora.corpus import Corpus
 from datamodules.summarization import SavableTokenizer, SummarizationData, all_texts
 from datamodules.text.subword_tokenizer import EncoderTokenizer
 from datamodules.text.subwords import is_local
+from datamodules.truncation import text_limits
 
 if TYPE_CHECKING:
     import datasets  # imported when documents are read: models only need the types of batches
@@ -33,6 +34,9 @@ class TokenizerData(SummarizationData):
         if is_local(self.checkpoint):  # the content of a folder may change, unlike a released model
             settings["content"] = self.tokenizer_type.of_checkpoint(self.checkpoint).state()
         return settings
+
+    def truncation_limits(self) -> dict[str, str]:  # count -> the option that limits it, for reports
+        return text_limits(getattr(self, "max_source", None), getattr(self, "max_target", None))  # if it has them
 
     def build_tokenizer(self, train: "datasets.Dataset") -> SavableTokenizer:
         if self.checkpoint is not None:
