@@ -114,6 +114,8 @@ class Topic(ParagraphGraph):
 
     def fit(self, train: Iterable[Paragraphs]) -> None:
         """Learn the topics, deterministically for the same paragraphs in the same order."""
+        from sklearn.decomposition import LatentDirichletAllocation  # takes seconds to load
+
         texts = _sample_paragraphs(train, self.max_paragraphs, random.Random(self.seed), self.language)  # terms of each
         # Number of paragraphs with each term. `dict.fromkeys` removes duplicates in the order of the text: the order of
         # a set differs between processes and would decide between terms of equal frequency.
@@ -124,16 +126,9 @@ class Topic(ParagraphGraph):
         self._term_weights = np.zeros((self.topics, 0), dtype=np.float32)  # [K, V], V = 0 if no term is known
         if self._columns:
             with_known_terms = [terms for terms in texts if any(term in self._columns for term in terms)]
-            self._term_weights = self._learn(with_known_terms)
-
-    def _learn(self, texts: list[list[str]]) -> NDArray:
-        """Learn topics from texts, lists of terms, and return exp(E[log p(term | topic)]), [K, V], for `mixtures`."""
-        from sklearn.decomposition import LatentDirichletAllocation  # takes seconds to load
-
-        model = LatentDirichletAllocation(
-            self.topics, learning_method="online", max_iter=self.passes, batch_size=256, random_state=self.seed
-        )
-        return model.fit(self._counts(texts)).exp_dirichlet_component_.astype(np.float32)
+            options = {"learning_method": "online", "max_iter": self.passes, "batch_size": 256}
+            model = LatentDirichletAllocation(self.topics, random_state=self.seed, **options)
+            self._term_weights = model.fit(self._counts(with_known_terms)).exp_dirichlet_component_.astype(np.float32)
 
     def _counts(self, texts: list[list[str]]) -> "csr_matrix":
         """Return the counts of the V known terms in each of N texts, lists of terms, sparse [N, V]."""
