@@ -21,13 +21,6 @@ REMEDY = "pass --trainer.strategy ddp"
 STEPS = ("training_step", "validation_step", "test_step", "predict_step")
 
 
-def find_layers(module: nn.Module) -> list[nn.Module]:
-    """Return the items of `nn.ModuleList`s whose class is named ...Layer or ...Block, those of inner lists first."""
-    lists = [part for part in module.modules() if isinstance(part, nn.ModuleList)]
-    layers = [layer for module_list in reversed(lists) for layer in module_list]
-    return [layer for layer in layers if type(layer).__name__.endswith(("Layer", "Block"))]
-
-
 def shard(module: nn.Module, layers: Iterable[nn.Module], mesh: DeviceMesh) -> None:
     """Distribute the weights of a LightningModule over the processes of a mesh, in place.
 

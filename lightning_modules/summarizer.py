@@ -20,7 +20,7 @@ from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.logged_values import log_mean, log_training
 from lightning_modules.metrics.novelty import repeated_ngrams
 from lightning_modules.metrics.rouge_metric import Rouge
-from lightning_modules.sharding import find_layers, gathered, shard
+from lightning_modules.sharding import gathered, shard
 from lightning_modules.summary import ROUGE_VARIANTS, Summary
 
 SCORES = ("loss", *ROUGE_VARIANTS, "length", "repeated_trigrams")  # what a validation of every model logs
@@ -130,8 +130,13 @@ class Summarizer(LightningModule, ABC):
             self.set_tokenizer(datamodule.tokenizer)  # a `UserError` if it is larger than `vocab_size`
 
     def layers_to_shard(self) -> list[nn.Module]:
-        """Return the modules that FSDP2 shards one by one; training must call them, as a call gathers the weights."""
-        return find_layers(self)
+        """Return the modules that FSDP2 shards one by one; training must call them, as a call gathers the weights.
+
+        They are the items of `nn.ModuleList`s whose class is named ...Layer or ...Block, those of inner lists first.
+        """
+        lists = [part for part in self.modules() if isinstance(part, nn.ModuleList)]
+        layers = [layer for module_list in reversed(lists) for layer in module_list]
+        return [layer for layer in layers if type(layer).__name__.endswith(("Layer", "Block"))]
 
     def configure_model(self) -> None:
         """Shard the weights in place if the strategy shards (`--trainer.strategy fsdp2`)."""
