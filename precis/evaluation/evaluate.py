@@ -47,7 +47,10 @@ def evaluate(arguments: list[str]) -> None:
     results = {
         "files": [str(path) for path in targets],
         "scores_files": [str(target) for target in targets.values()],
-        **counts(predictions),
+        "summaries": len(predictions),
+        "documents": len({prediction.id for prediction in predictions}),
+        "systems": list(dict.fromkeys(p.system for p in predictions if p.system is not None)),  # each once, in order
+        "empty_predictions": sum(not prediction.summary for prediction in predictions),
         "level": statistics.LEVEL,
         "resamples": options.resamples,
         "seed": options.seed,
@@ -208,16 +211,6 @@ def _computable_metrics(
         name, reason = next(iter(reasons.items()))
         raise UserError(f"{name} cannot be computed: {reason}")
     return [name for name in names if name not in reasons], reasons
-
-
-def counts(predictions: Sequence[Prediction]) -> dict[str, Any]:
-    """Return the numbers of outputs (summaries), documents and empty outputs, and the names of the systems."""
-    return {
-        "summaries": len(predictions),
-        "documents": len({prediction.id for prediction in predictions}),
-        "systems": list(dict.fromkeys(p.system for p in predictions if p.system is not None)),  # each once, in order
-        "empty_predictions": sum(not prediction.summary for prediction in predictions),
-    }
 
 
 def _means(

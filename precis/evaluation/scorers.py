@@ -141,11 +141,6 @@ def _fragments(predictions: Sequence[Prediction], options: ScoreOptions) -> dict
     return scores
 
 
-def _length(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
-    words = [count_words(prediction.summary) for prediction in predictions]
-    return {"words": _sign_scores("words", words, predictions, "tok:whitespace")}
-
-
 def _bertscore(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
     model = {"model": options.bertscore_model, "layer": options.bertscore_layer, "batch_size": options.batch_size}
     return {"bertscore": _scores_of(reference_scores.bert_score(*_texts(predictions), device=options.device, **model))}
@@ -206,7 +201,9 @@ METRICS: dict[str, Callable[[Sequence[Prediction], ScoreOptions], dict[str, Scor
     "repetition": lambda predictions, options: _shares(
         predictions, options, [repetition(p.summary, language=options.language) for p in predictions]
     ),
-    "length": _length,
+    "length": lambda predictions, options: {
+        "words": _sign_scores("words", [count_words(p.summary) for p in predictions], predictions, "tok:whitespace")
+    },
 }
 NEED_REFERENCES = {"rouge", "bleu", "chrf", "meteor", "bertscore"}
 NEED_DOCUMENTS = {"novelty", "fragments", "summac", "consistency"}
