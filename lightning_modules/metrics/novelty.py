@@ -86,7 +86,9 @@ def fragments(summary: Sequence[Any], source: Sequence[Any]) -> list[tuple[int, 
         for position in positions.get(summary[start], ()):
             if position < end:  # inside the previous match, skipped as in figure 2
                 continue
-            length = _match_length(summary, source, start, position)
+            length, limit = 1, min(len(summary) - start, len(source) - position)  # the first tokens are equal
+            while length < limit and summary[start + length] == source[position + length]:
+                length += 1
             end = position + length
             if length > longest:
                 longest, longest_position = length, position
@@ -94,14 +96,6 @@ def fragments(summary: Sequence[Any], source: Sequence[Any]) -> list[tuple[int, 
             result.append((start, longest_position, longest))
         start += max(longest, 1)  # a word that the source lacks is in no fragment
     return result
-
-
-def _match_length(summary: Sequence[Any], source: Sequence[Any], start: int, position: int) -> int:
-    """Return the length of the match that begins at summary[start] and source[position], which are equal."""
-    length, limit = 1, min(len(summary) - start, len(source) - position)
-    while length < limit and summary[start + length] == source[position + length]:
-        length += 1
-    return length
 
 
 def _encoded(sentences: Sentences, language: str) -> list[list[int]]:
