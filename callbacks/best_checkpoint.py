@@ -1,6 +1,6 @@
 """Selects the checkpoint that is tested."""
 
-from math import isfinite
+from math import inf, isfinite
 
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import ModelCheckpoint
@@ -23,7 +23,7 @@ class BestCheckpoint(ModelCheckpoint):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Warn if the run is too short for its schedules."""
         super().on_train_start(trainer, pl_module)
-        steps = min(trainer.estimated_stepping_batches, steps_before(trainer, trainer.max_epochs))
+        steps = min(steps_before(trainer, trainer.max_epochs), trainer.max_steps if trainer.max_steps > -1 else inf)
         if self.monitor is None or not isfinite(steps):
             return
         if pending := _pending(trainer, int(steps) - 1):  # names of what is not fully on at the last step

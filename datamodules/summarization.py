@@ -22,7 +22,7 @@ from datamodules.documents import Document, UserError
 from datamodules.loading import ResumableLoader, at_least, loader_of, order_seed
 from datamodules.text.hashing import text_digest
 from datamodules.text.language import ANY, language_of, script_of
-from datamodules.truncation import TruncationRow, truncation_line, truncation_rows
+from datamodules.truncation import TRUNCATION, TruncationRow, truncation_line, truncation_rows
 
 if TYPE_CHECKING:
     import datasets  # imported when documents are read: models only need the types of batches
@@ -204,7 +204,8 @@ class SummarizationData(LightningDataModule, ABC):
     @rank_zero_only
     def _report_truncation(self, split: str) -> None:
         """Set `truncation` of a split and print in one line how much is truncated, when called first for the split."""
-        if split in self.truncation or not self.truncation_limits():
+        counted = TRUNCATION in self._features[split].column_names  # not by every `encode` of users
+        if split in self.truncation or not counted or not self.truncation_limits():
             return
         self.truncation[split] = truncation_rows(split, self._features[split], self.truncation_limits())
         if line := truncation_line(self.truncation[split]):
@@ -327,11 +328,11 @@ def _encode_row(data: SummarizationData, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _users_code(data: SummarizationData) -> list[str]:
-    """Return, for cache keys, the files of its class and bases that are not of the suite: users change them."""
+    """Return, for cache keys, the code of its class and bases that are not of the suite, if it is in files."""
     modules = {base.__module__ for base in type(data).__mro__ if issubclass(base, SummarizationData)}
     users = sorted(name for name in modules if not name.startswith("datamodules."))
     files = [getattr(sys.modules[name], "__file__", None) for name in users]
-    return [Path(file).read_text(encoding="utf-8", errors="replace") for file in files if file]  # None in a notebook
+    return [Path(file).read_text(encoding="utf-8", errors="replace") for file in files if file and Path(file).is_file()]
 
 
 def _digest(*values: Any) -> str:

@@ -189,7 +189,7 @@ class ChartReader:
         # a node (i, j) of class c adds to the expected number of correct spans and labels: P(i, j), from `spans`, and
         # P(i, j, nuclearity of c) + P(i, j, relation of c) + P(i, j, c), sums of `class_probs` over those that agree
         gain, best_class = (class_probs @ self.classes.agreement().to(classes)).max(-1)  # [S] each
-        scores = spans.flatten().index_add(0, distinct, gain).view_as(spans)
+        scores = spans.flatten().index_add(0, distinct, gain.to(spans)).view_as(spans)
         best_classes = torch.zeros_like(spans, dtype=torch.long)  # 0 for spans without a probable node
         best_classes.view(-1)[distinct] = best_class
         trees = best_trees(Potentials(scores), sizes)

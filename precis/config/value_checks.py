@@ -69,7 +69,7 @@ def check_effects(config: Any) -> None:
     if config.get("lr_scheduler") and not config.get("optimizer"):
         raise UserError("lr_scheduler has no effect without an optimizer; add --optimizer, or --lr_scheduler null")
     for key, value in _keys_and_values(config):
-        if (name := str(value).removeprefix("pytorch_lightning.callbacks.")) in _UNUSABLE:
+        if key.endswith("class_path") and (name := value.rpartition(".")[2]) in _UNUSABLE:
             raise UserError(f"{key.removesuffix('.class_path')}: {name} {_UNUSABLE[name]}")
 
 

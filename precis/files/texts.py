@@ -9,7 +9,6 @@ from datamodules.corpora.readers import file_type
 from datamodules.corpora.texts import article_text, is_html
 from datamodules.documents import BadRecord, Document, UserError
 from datamodules.text.lines import is_blank, readable_name
-from datamodules.text.sentences import UNSPACED_ENDS
 
 
 def is_records(path: Path) -> bool:
@@ -68,7 +67,7 @@ def _read_texts(inputs: list[str]) -> list[tuple[str, str]]:
     texts = []
     for number, name in enumerate(inputs, start=1):
         path = Path(name)
-        is_text = len(name.split()) > 1 or UNSPACED_ENDS.search(name)  # several words, or a sentence of Chinese
+        is_text = len(name.split()) > 1 or any(stop in name for stop in "。！？｡")  # several words, or Chinese
         if is_text and not os.path.exists(name):
             texts.append(("text" if single_input else f"text {number}", name))
         elif path.is_dir():

@@ -17,7 +17,7 @@ from datamodules.corpora.corpus import Corpus, as_document
 from datamodules.corpora.parallel import progress_bar
 from datamodules.documents import UserError
 from datamodules.summarization import TEST, SummarizationData
-from datamodules.text.language import count_words
+from datamodules.text.language import count_words, language_of
 from datamodules.text.lines import counted, printable_line
 from datamodules.truncation import TRUNCATION
 from lightning_modules.extractive.lexrank import LexRank
@@ -55,7 +55,8 @@ def load_model(
     folder = find_run(name)  # folder of a run or exported model; None for LexRank and models of Hugging Face
     if folder is not None or name == LEXRANK:
         changed = [key for key, value in vars(options).items() if value != getattr(PretrainedOptions(), key)]
-        if refused := [key for key in changed if key != ("generation" if folder else "language")]:
+        allowed = ["generation" if folder else "language"] + ["language"] * language_of(options.language).is_english
+        if refused := [key for key in changed if key not in allowed]:
             raise UserError(f"{refused[0]}: an option of models of Hugging Face, which {name} is not; leave it out")
     if folder is not None:
         return load_run(folder, checkpoint, corpus=corpus, **changes)

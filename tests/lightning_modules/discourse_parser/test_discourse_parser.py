@@ -189,7 +189,7 @@ def test_over_a_pretrained_encoder(options, trained, encoder, treebank, tmp_path
     model = DiscourseParser.of_settings(encoder=encoder, layers=(0, 2), window=16, **options, **TINY)
     data = data_of(treebank, checkpoint=encoder, batch_size=3)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    trainer_with(max_epochs=1).fit(model, data)
+    trainer_with(max_epochs=1, precision="bf16-mixed").fit(model, data)
     moved = {name for name, value in model.state_dict().items() if not value.equal(before[name])}
     moved = {name for name in moved if name.startswith("encoder.")}
     expected = {name for name in before if re.match(trained, name)}
