@@ -97,7 +97,7 @@ class Discourse(ParagraphGraph):
             "entity": lambda: _share_item(entities, entities) & earlier,
             "event": lambda: _share_item(verbs, verbs) & earlier,
             # noun in i, verb in j < i; between source documents also noun in j, verb in i: entry [i, j] for both
-            "deverbal": lambda: np.tril((nouns := _has_deverbal_noun(sentence_cues)) | (nouns.T & ~same_source), k=-1),
+            "deverbal": lambda: _below_diagonal(_has_deverbal_noun(sentence_cues) & (earlier | ~same_source)),
             "coreference": lambda: (follows & pronoun) | (introduced & same_source & earlier),
         }
         return sum((rules[name]().astype(float) for name in self.use), np.zeros((size, size)))
@@ -121,3 +121,8 @@ def _has_deverbal_noun(sentence_cues: Sequence[Cues]) -> NDArray:
     # for each sentence, the verbs from which its definite nouns may be derived
     base_verbs = [frozenset().union(*(verbs_of[noun] for noun in cue.definite)) for cue in sentence_cues]
     return _share_item(base_verbs, [cue.verbs for cue in sentence_cues])
+
+
+def _below_diagonal(pairs: NDArray) -> NDArray:
+    """Return which unordered pairs are True in either direction, as entries [i, j] with j < i."""
+    return np.tril(pairs | pairs.T, k=-1)
