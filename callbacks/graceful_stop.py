@@ -117,7 +117,7 @@ class GracefulStop(Checkpoint):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Install the signal handler; in a resumed run, repeat the validation during which it was interrupted."""
         self._listen()
-        # Lightning sets it at the start of an epoch, which a run that is resumed in the middle of one does not pass.
+        # Lightning sets this at the start of an epoch, which a run that is resumed within an epoch does not reach
         trainer.accumulate_grad_batches = accumulation(trainer, trainer.current_epoch)
         if not self._outstanding:
             return

@@ -35,8 +35,11 @@ def marked(summary: Summary, opening: str = "[", closing: str = "]") -> str:
     text = space = ""  # the space after the previous word: none after a Chinese character
     inside = False
     for word, is_copied in zip(summary.words, summary.copied):
-        text += closing * (inside and not is_copied) + space + opening * (is_copied and not inside) + word
-        inside, space = is_copied, space_after_word(word)
+        if inside and not is_copied:
+            text += closing
+        text += space + (opening if is_copied and not inside else "") + word
+        inside = is_copied
+        space = space_after_word(word)
     return text + closing * inside  # a last mark if the summary ends with copied words
 
 

@@ -67,7 +67,7 @@ def of_splits(values: Tensor, width: int) -> Tensor:
     return values.as_strided((len(values), size - width, width), strides, storage_offset=width)
 
 
-def _node_scores(chart: Chart, products: Tensor | None, width: int, starts: int) -> Tensor:
+def _split_scores(chart: Chart, products: Tensor | None, width: int, starts: int) -> Tensor:
     """Return chart values of both parts plus u . v, by split, of spans of `width` + 1 EDUs, [B, starts, width]."""
     left, right = chart.splits(width, starts)
     return left + right if products is None else (left + right).add_(of_splits(products, width))
@@ -87,7 +87,7 @@ def inside(potentials: Potentials) -> tuple[Chart, list[Tensor]]:
     chart, products = Chart.zeros(potentials.spans), potentials.products()
     terms = []
     for width, starts in _widths(potentials.spans.shape[1]):  # spans (i, i + width), narrow ones first
-        terms.append(_node_scores(chart, products, width, starts))  # one exponent for each split k
+        terms.append(_split_scores(chart, products, width, starts))  # one exponent for each split k
         chart.put(width, terms[-1].logsumexp(-1) + potentials.spans.diagonal(width, 1, 2))
     return chart, terms
 
@@ -214,7 +214,7 @@ def best_trees(potentials: Potentials, sizes: Tensor) -> list[Tensor]:
     chart, products = Chart.zeros(spans), potentials.products()  # `chart`: highest sum of scores over each span
     best_splits = torch.zeros(spans.shape, dtype=torch.int32, device=spans.device)   # [B, E, E]
     for width, starts in _widths(spans.shape[1]):
-        best, offset = _node_scores(chart, products, width, starts).max(-1)  # split = start + offset, [B, starts] each
+        best, offset = _split_scores(chart, products, width, starts).max(-1)  # split = start + offset, [B, starts] each
         chart.put(width, best + spans.diagonal(width, 1, 2))
         best_splits.diagonal(width, 1, 2).copy_(offset + torch.arange(starts, device=offset.device))
     return [_backtrack(table, size) for table, size in zip(best_splits.cpu().numpy(), sizes.tolist())]

@@ -148,7 +148,7 @@ class ChartReader:
         units = Units(*(tensor.to(layout.sentence.device) for tensor in (torch.tensor(documents), starts, ends, sizes)))
         weight = 1 / len(self.scorers)
         span_probs = 0  # P(span is a node) under the mixture, [G, U, U]
-        class_probs = []  # of each scorer: probable nodes, as indices of spans, and P(node of each class), [n], [n, C]
+        probable = []  # `_class_marginals` of each scorer
         members = []
         for scorer, terms in zip(self.scorers, tables):
             potentials = scorer.potentials(terms, layout, units)
@@ -162,12 +162,11 @@ class ChartReader:
                 nodes = node_marginals(potentials, marginals, threshold)
                 labels = label_nodes(nodes)                                          # [N, C]
             if self.decoding == "mbr":
-                class_probs.append(_class_marginals(nodes, labels, len(starts[0])))
+                probable.append(_class_marginals(nodes, labels, len(starts[0])))
             if with_nodes:
                 members.append(self._distribution(potentials, marginals, member_spans, nodes, labels, label_nodes))
         if self.decoding == "mbr":
-            node_spans, class_probs = (torch.cat(column) for column in zip(*class_probs))
-            trees, tree_classes = self._best_labelled_trees(span_probs, node_spans, weight * class_probs, units.sizes)
+            trees, tree_classes = self._best_labelled_trees(span_probs, probable, units.sizes)
         else:  # cky has a single scorer, whose potentials are those of the loop
             scores = Potentials(span_probs) if self.decoding == "mbr_spans" else potentials
             trees = best_trees(scores, units.sizes)
@@ -177,14 +176,15 @@ class ChartReader:
             yield ParsedChart(start=first, end=last, tree=tree, tree_classes=tree_classes[number], members=by_member)
 
     def _best_labelled_trees(
-        self, spans: Tensor, nodes: Tensor, classes: Tensor, sizes: Tensor
+        self, spans: Tensor, probable: list[tuple[Tensor, Tensor]], sizes: Tensor
     ) -> tuple[list[Tensor], list[Tensor]]:
         """Return nodes (start, split, end) [U - 1, 3] and classes [U - 1] of each chart's best tree, on the CPU.
 
-        `spans` are P(span is a node), [G, U, U], `classes` P(node of each class), [n, C], and `nodes` the span of each
-        of these nodes, as an index of the flattened `spans`, [n]; several nodes may share a span.
+        `spans` are P(span is a node) under the mixture, [G, U, U], `probable` the `_class_marginals` of each scorer.
         """
-        distinct, rows = nodes.unique(return_inverse=True)                           # [S], [n]
+        nodes = torch.cat([nodes for nodes, _ in probable])  # spans of n nodes, as indices of the flattened `spans`
+        classes = torch.cat([classes for _, classes in probable]) / len(probable)    # P(node of each class), [n, C]
+        distinct, rows = nodes.unique(return_inverse=True)  # nodes may share one of the S spans: [S], [n]
         class_probs = classes.new_zeros(len(distinct), classes.shape[1]).index_add_(0, rows, classes)  # [S, C]
         # a node (i, j) of class c adds to the expected number of correct spans and labels: P(i, j), from `spans`, and
         # P(i, j, nuclearity of c) + P(i, j, relation of c) + P(i, j, c), sums of `class_probs` over those that agree
@@ -242,9 +242,9 @@ class ChartReader:
         """Return the most probable class of each node of `trees` under the mixture, [U - 1] per tree, on the CPU."""
         sizes = [len(tree) for tree in trees]
         chart = torch.arange(len(trees)).repeat_interleave(torch.tensor(sizes)).to(units.start.device)
-        start, split, end = torch.cat(trees).to(units.start.device).unbind(1)          # [N] each
+        start, split, end = torch.cat(trees).to(units.start.device).unbind(1)         # [N] each
         nodes = SplitPosterior(chart, start, split, end, probability=start)  # a placeholder, not read by `_labels`
-        labels = [self._labels(*scorer, layout, units, nodes) for scorer in zip(self.scorers, tables)]
+        labels = [self._labels(scorer, terms, layout, units, nodes) for scorer, terms in zip(self.scorers, tables)]
         return list(torch.stack(labels).mean(0).argmax(-1).cpu().split(sizes))  # of the mean P(class | node)
 
 
@@ -306,7 +306,8 @@ def _mixture(members: list[MemberChart]) -> MemberChart:
     nodes = SplitPosterior(*(torch.cat(columns) for columns in zip(*(member.nodes for member in members))))
     nodes = nodes._replace(probability=nodes.probability / len(members))
     spans = sum(member.spans for member in members) / len(members)
-    return MemberChart(spans, nodes, *(torch.cat(columns) for columns in list(zip(*members))[2:]))
+    labels = torch.cat([member.labels for member in members])
+    return MemberChart(spans, nodes, labels, change=torch.cat([member.change for member in members]))
 
 
 def _member_ldd(charts: list[MemberChart], classes: LabelClasses, half_width: int, rows: str) -> DocumentLDD:

@@ -45,8 +45,12 @@ def test_the_loss_equals_that_of_the_printed_equations(tutorial, corpus_files):
     model.set_tokenizer(Vocabulary(["。"], language="zh"))  # the only word that can be generated
     model.decoding = DecodingOptions(beam_size=1, min_length=2, max_length=4)
     assert set(model.summarize(batch)[0].sentences) == {"。"}  # English rules would not split "。。"
-    own = type("Own", (module.BagOfWords,), {"__init__": lambda self: Summarizer.__init__(self, 9, None)})
-    assert own().decoding == DecodingOptions()  # a model may have no such argument
+
+    class WithoutDecoding(module.BagOfWords):  # its constructor has no argument `decoding`
+        def __init__(self):
+            Summarizer.__init__(self, vocab_size=9, decoding=None)
+
+    assert WithoutDecoding().decoding == DecodingOptions()
 
 
 def test_the_cache_follows_changes_of_the_code(tutorial, corpus_files, tmp_path, monkeypatch):

@@ -217,8 +217,9 @@ def test_a_sweep_runs_on_a_file_system_without_locks(tmp_path, tiny_config, prec
     path = write_sweep(tmp_path, tiny_config, set={"trainer.max_steps": 1}, grid={"seed_everything": [1]}, after=[])
     with pytest.warns(UserWarning) as warned:
         precis("sweep", path, "--out", out := tmp_path / "out").succeeded()
-    run, said = next(out.glob("*/checkpoints/last.ckpt")).parents[1], "".join(str(each.message) for each in warned)
-    for output, lock in ((said, out / ".launcher.lock"), ((run / "log.txt").read_text(), run / ".fit.lock")):
+    run = next(out.glob("*/checkpoints/last.ckpt")).parents[1]
+    warnings = "".join(str(warning.message) for warning in warned)
+    for output, lock in ((warnings, out / ".launcher.lock"), ((run / "log.txt").read_text(), run / ".fit.lock")):
         assert output.count("without locks") == 1 and f"{lock}: cannot be locked (No locks available)" in output
 
 
