@@ -37,4 +37,5 @@ def sweep_and_label(folder: Path) -> tuple[str, str]:
 
 def without_seed(label: str) -> str:
     """Return the label of a sweep's run without its seed, such as `lr=0.1` for `lr=0.1 seed=2`."""
-    return " ".join(word for word in label.split(" ") if not word.startswith("seed="))
+    seeds = ("seed=", "seed_everything=")  # of the section `seeds`, and of the key in another section
+    return " ".join(word for word in label.split(" ") if not word.startswith(seeds))

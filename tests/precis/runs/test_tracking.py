@@ -18,7 +18,7 @@ KEYS = {"WANDB_API_KEY": 5 * "01abcdef", "HF_TOKEN": "hf_" + 4 * "Zq7wXk9t", "OP
 @pytest.fixture(scope="module")
 def tracked(tmp_path_factory, tiny_config) -> Path:
     sweep = tmp_path_factory.mktemp("sweep")
-    point = {"run": "first", "label": "copy coverage=true seed=3", "overrides": {}, "config": {}}
+    point = {"run": "first", "label": "copy seed_everything=3 coverage=true", "overrides": {}, "config": {}}
     write(sweep / "points.json", json.dumps({"sweep": "rows", "base": "x.yaml", "after": ["test"], "points": [point]}))
     run = sweep / "first"
     start = ["fit", f"--config={tiny_config}", f"--run_dir={run}", "--wandb=offline", "--previews=2"]
