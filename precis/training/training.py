@@ -98,6 +98,8 @@ class PrecisCLI(LightningCLI):
             raise  # it explains itself; below, it would be caught as a ValueError, one of `REFUSALS`
         except value_checks.REFUSALS as error:
             raise UserError(value_checks.explain_refusal(error, self.start.config)) from error
+        if self.trainer.precision == "64-true":
+            self.model.double()  # before a checkpoint is restored: Lightning converts later, and fp32 would round it
         if isinstance(self.model, Summarizer):
             self.model.check_data(self.datamodule)  # refuses data with batches of another type
         provide_parsers(self.datamodule)  # lets the data load a discourse parser, if it needs one

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("trusted")]
 def test_the_last_validation_is_run_again(tiny_config, tmp_path, precis, in_a_process):
     """All steps are done: without its validation, the run would end without a best checkpoint."""
     run, whole = tmp_path / "run", tmp_path / "whole"
-    start = ["fit", f"--config={tiny_config}", "--trainer.max_steps=7"]
+    start = ["fit", f"--config={tiny_config}", "--trainer.max_steps=7", "--trainer.precision=64-true"]
     precis(*start, f"--run_dir={whole}").succeeded()
     kill = ["--trainer.callbacks+=interrupting.Interrupt", f"--trainer.callbacks.number={KILL}"]
     status, output = in_a_process(*start, f"--run_dir={run}", *kill, "--trainer.callbacks.validation=1")
