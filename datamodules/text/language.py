@@ -68,12 +68,12 @@ SPACELESS_LANGUAGES = frozenset({"zh", "yue", "wuu", "ja", "th", "lo", "km", "my
 
 _EAST = r"\p{Han}\p{Hiragana}\p{Katakana}ー"  # the long vowel mark belongs to both kana
 _SOUTH_EAST = r"\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"  # written with spaces between phrases or sentences
-_SPACELESS = rf"[{_EAST}{_SOUTH_EAST}]"
+SPACELESS = rf"[{_EAST}{_SOUTH_EAST}]"
 
 # A character of a script without spaces is a word, with its marks: a grapheme cluster. All other words are runs of
 # letters, marks and digits, with the joiners of Persian and Indic scripts.
-_CHARACTER = rf"(?={_SPACELESS})(?=[\p{{L}}\p{{N}}])\X\p{{M}}*"
-_RUN = rf"[[\p{{L}}\p{{N}}]--{_SPACELESS}][[\p{{L}}\p{{M}}\p{{N}}\u200c\u200d]--{_SPACELESS}]*+"
+_CHARACTER = rf"(?={SPACELESS})(?=[\p{{L}}\p{{N}}])\X\p{{M}}*"
+_RUN = rf"[[\p{{L}}\p{{N}}]--{SPACELESS}][[\p{{L}}\p{{M}}\p{{N}}\u200c\u200d]--{SPACELESS}]*+"
 # Tokens keep marks inside words, as in English, and Hebrew abbreviations; spaces beside Thai are tokens, because they
 # separate phrases; every other visible grapheme, such as an emoji with its joiners, is a token.
 _INNER = r"""['’.,٫٬:/@&_·׳״–-]|(?<=\p{Hebrew})"(?=\p{Hebrew})"""
@@ -84,8 +84,8 @@ _TOKEN = regex.compile(rf"(?V1){_CHARACTER}|{_OTHER_TOKEN}")
 # The same with runs of characters, for a segmenter.
 _LONG_WORD = regex.compile(rf"(?V1)(?:{_CHARACTER})++|{_RUN}")
 _LONG_TOKEN = regex.compile(rf"(?V1)(?:{_CHARACTER})++|{_OTHER_TOKEN}")
-_UNSPACED = regex.compile(rf"(?V1){_SPACELESS}|[\u3000-\u303f\uff00-\uffef ]")
-_CONTAINS_SPACELESS = regex.compile(rf"(?V1){_SPACELESS}")
+_UNSPACED = regex.compile(rf"(?V1){SPACELESS}|[\u3000-\u303f\uff00-\uffef ]")
+_CONTAINS_SPACELESS = regex.compile(rf"(?V1){SPACELESS}")
 _EAST_ASIAN = regex.compile(rf"[{_EAST}\u3000-\u303f\uff00-\uffef]")
 
 _ENDS = (*SENTENCE_ENDS, *"。！？｡؟۔।॥።։។៕။")

@@ -1,16 +1,17 @@
 """Rewards of generated texts for self-critical training, computed for whole batches."""
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from datamodules.text.language import length_words
+import regex
+
+from datamodules.text.language import SPACELESS, length_words
 from lightning_modules.metrics.novelty import novelty, repetition
 from lightning_modules.metrics.rouge import rouge_scores
 
-_WORD = re.compile(r"\w+(?:[.,:]\d+)*")  # a number keeps its separators: 1,000.5 and 12:30 are one word
+_WORD = regex.compile(rf"(?V1)[[\w--{SPACELESS}]\d]+(?:[.,:٫٬]\d+)*|[{SPACELESS}--\d]+")  # 1,000.5 is one word
 
 
 @dataclass
@@ -177,7 +178,7 @@ def entities(text: str) -> set[str]:
     previous_end = 0  # end of the previous word
     for match in _WORD.finditer(text):
         between = text[previous_end : match.start()]
-        begins_sentence = previous_end == 0 or any(mark in between for mark in ".!?:\n")
+        begins_sentence = previous_end == 0 or any(mark in between for mark in ".!?:\n。！？：")
         if any(map(str.isdigit, match[0])) or (match[0][0].isupper() and not begins_sentence):
             names.add(match[0].casefold())
         previous_end = match.end()

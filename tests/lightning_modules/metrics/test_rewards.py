@@ -87,6 +87,8 @@ def test_a_length_target_has_a_tolerance_and_entities_are_of_the_source_or_the_s
     assert covered(inputs) == pytest.approx([2 / 3, 2 / 3, 0, 0])
     assert rewards.EntityCoverage("summary")(inputs) == pytest.approx([1, 2 / 4, 1, 1])
     assert covered(RewardInputs(["a"], ["x"], [[]], ["no names here"])) == [0]
+    # the characters beside a number or name are no part of it; entities are 2019, 3.5 and Kay
+    assert covered(RewardInputs(["zh"], ["2019年Kay有5个"], [[]], ["他与Kay在2019年买了3.5升水。"])) == [2 / 3]
 
 
 LETTERS = st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=12)
