@@ -6,6 +6,8 @@ import re
 import unicodedata
 from typing import Any
 
+from rich.cells import cell_len, chop_cells
+
 # Allowed in JSON strings, but line separators for `str.splitlines` and many editors.
 _SEPARATORS = {ord(letter): f"\\u{ord(letter):04x}" for letter in "\x85\u2028\u2029"}
 
@@ -63,8 +65,8 @@ def counted(count: int, noun: str) -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """Return at most `width` characters of a text, with an ellipsis if it is longer."""
-    return text if len(text) <= width else text[: width - 1] + "…"
+    """Return at most `width` columns of a text, two for a Chinese character, with an ellipsis if it is longer."""
+    return text if cell_len(text) <= width else chop_cells(text, width - 1)[0] + "…"
 
 
 def printable(text: str) -> str:

@@ -85,6 +85,8 @@ def test_the_strongest_links_of_each_paragraph_and_looks_are_as_thick_as_their_w
     assert len(looks) == 4  # 0.04 is too little
     widest = max(looks, key=lambda path: float(path.get("stroke-width")))
     assert widest.find(f"{SVG}title").text == "sentence 2 to paragraph 5: 0.96"
+    labels = [element.text or "" for element in ET.fromstring(draw_svg(np.ones((1, 1)), [["漢" * 200]])).iter()]
+    assert f"1  {'漢' * 77}…" in labels  # as wide as 155 Latin letters
 
 
 @pytest.mark.parametrize("size", [1, 2, 64])
