@@ -86,7 +86,7 @@ _LONG_WORD = regex.compile(rf"(?V1)(?:{_CHARACTER})++|{_RUN}")
 _LONG_TOKEN = regex.compile(rf"(?V1)(?:{_CHARACTER})++|{_OTHER_TOKEN}")
 _UNSPACED = regex.compile(rf"(?V1){SPACELESS}|[\u3000-\u303f\uff00-\uffef ]")
 _CONTAINS_SPACELESS = regex.compile(rf"(?V1){SPACELESS}")
-_EAST_ASIAN = regex.compile(rf"[{_EAST}\u3000-\u303f\uff00-\uffef]")
+_EAST_ASIAN = rf"[{_EAST}\u3000-\u303f\uff00-\uffef]"
 
 _ENDS = (*SENTENCE_ENDS, *"。！？｡؟۔।॥።։។៕။")
 _CLOSING = NO_SPACE_BEFORE | set("»،؛…°") | set(_ENDS)
@@ -199,11 +199,10 @@ class Language:
         return text.split() if tokenizer == "whitespace" else self._find_words(text, _TOKEN, _LONG_TOKEN)
 
     def detokenize(self, tokens: Sequence[str], tokenizer: WordTokenization = "words") -> str:
-        """Join the tokens of `tokenize` to a text, with spaces around punctuation as usual in the language."""
+        """Join the tokens of `tokenize` to a text, with spaces as usual in the language, but none at its end."""
         if self.is_english:
             return words.detokenize(tokens, tokenizer)
-        text = words.detokenize(tokens, tokenizer, self._no_space_before, self._no_space_after, _UNSPACED)
-        return text.strip()  # a space is a token in Thai and may be the last one
+        return words.detokenize(tokens, tokenizer, self._no_space_before, self._no_space_after, _UNSPACED).strip()
 
     def sentences_of(self, tokens: Sequence[str]) -> list[list[str]]:
         """Split the tokens of a generated text into sentences."""
@@ -263,7 +262,12 @@ def join_sentences(sentences: Iterable[str]) -> str:
 
 def space_after(text: str) -> str:
     """Return the separator between a text and the next sentence: empty after a Chinese or Japanese character."""
-    return "" if not text or _EAST_ASIAN.match(text[-1]) else " "
+    return "" if not text or regex.match(_EAST_ASIAN, text[-1]) else " "
+
+
+def close_up(text: str) -> str:
+    """Remove the spaces that tokenizers like BERT's write between Chinese or Japanese characters."""
+    return regex.sub(rf"(?<={_EAST_ASIAN}) (?={_EAST_ASIAN}|[“”‘’—…])|(?<=[“”‘’—…]) (?={_EAST_ASIAN})", "", text)
 
 
 ENGLISH_PARSER = "the discourse parsers and EDU segmenters of the suite are English"

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from datamodules.documents import UserError
+from datamodules.text.language import close_up
 from datamodules.text.lines import load_json
 from datamodules.text.offsets import encodable
 from datamodules.text.subwords import pretrained_tokenizer
@@ -94,7 +95,7 @@ class SubwordTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids without special symbols; ids that a model has beyond the vocabulary are skipped."""
-        return self.backend.decode([i for i in ids if i < len(self)], skip_special_tokens=True).strip()
+        return close_up(self.backend.decode([i for i in ids if i < len(self)], skip_special_tokens=True).strip())
 
     def end_ids(self, marks: Sequence[str] = SENTENCE_ENDS) -> list[int]:
         """Return the ids of tokens that end with one of `marks`, and the id of the separator of sentences, if any."""

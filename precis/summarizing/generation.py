@@ -22,6 +22,7 @@ from transformers.utils.logging import disable_progress_bar
 from datamodules.batch import pad
 from datamodules.documents import UserError
 from datamodules.text.hashing import file_digest
+from datamodules.text.language import close_up
 from lightning_modules.decoding.hugging_face import length_limits
 
 # Parts of the names of classes that generate; an encoder would generate nonsense.
@@ -113,7 +114,7 @@ class Generator:
     def _read(self, tokens: list[int]) -> Generated:
         """Return the output in T generated tokens, without the padding after its end symbol."""
         count = next((number for number, token in enumerate(tokens, 1) if token in self.ends), len(tokens))
-        text = self.tokenizer.decode(tokens[:count], skip_special_tokens=True).strip()
+        text = close_up(self.tokenizer.decode(tokens[:count], skip_special_tokens=True).strip())
         return Generated(text, count, count >= self.max_new_tokens)  # the last: whether it has the maximum length
 
 

@@ -97,6 +97,10 @@ def test_separators_are_symbols_of_their_own_and_have_other_names_in_tokenizers_
     assert (text.start, text.pad, text.stop, text.paragraph, text.sentence) == (2, 0, 3, 8, 9)
     ids, offsets = text("an otters")
     assert text.decode([2, *ids, 9, 3]) == "an otters" and offsets == [(0, 2), (3, 8), (8, 9)]
+    # spaces beside other words, but not between Chinese characters
+    folder = word_pieces(tmp_path, ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"水獭（“”）", "otter"])
+    chinese = SubwordTokenizer.of_checkpoint(folder)
+    assert chinese.decode(chinese("水獭（“水”） otter")[0]) == "水獭（“水”） otter"
     assert SubwordTokenizer.of_checkpoint(folder).sentence is None
 
 
