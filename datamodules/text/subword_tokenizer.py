@@ -186,7 +186,7 @@ def by_token(length: int, starts: Sequence[int], owners: Sequence[int]) -> tuple
     return sentence_of_token, is_first
 
 
-MASKS = ("<mask_1>", "<mask>", "<extra_id_0>")  # of PEGASUS (for sentences), of BART and LED, and the first one of T5
+MASKS = ("<mask_1>", "<mask>", "<extra_id_0>", "[MASK]")  # of PEGASUS (for sentences), BART and LED, T5, BERT
 
 
 class MaskingTokenizer(SubwordTokenizer):
@@ -199,12 +199,12 @@ class MaskingTokenizer(SubwordTokenizer):
         UserError: if <pad> or </s> is missing.
     """
 
-    symbols = (SPECIALS[:3], ("<pad>", "<pad>", "</s>"))  # PEGASUS and T5 have no <s>
+    symbols = (BERTS, SPECIALS[:3], ("<pad>", "<pad>", "</s>"))  # PEGASUS and T5 have no <s>
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         super().__init__(tokenizer)
         self.opening = [] if self.start == self.pad else [self.start]
-        masks = (tokenizer.token_to_id(name) for name in MASKS)  # of PEGASUS, BART and T5
+        masks = (tokenizer.token_to_id(name) for name in MASKS)
         self.mask = next((mask for mask in masks if mask is not None), None)  # the first that the tokenizer has
 
     @classmethod
@@ -215,8 +215,7 @@ class MaskingTokenizer(SubwordTokenizer):
             ValueError: if `size` is too small for all bytes, special symbols and the mask.
         """
         if size <= SMALLEST:  # the number of bytes and special symbols without the mask
-            needed = f"it needs at least {SMALLEST + 1}, for bytes, special symbols and the mask"
-            raise ValueError(f"a vocabulary of {size}: {needed}")
+            raise ValueError(f"a vocabulary of {size}: it needs at least {SMALLEST + 1}, for bytes, specials and mask")
         tokenizer = SubwordTokenizer.build(texts, size - 1).backend  # of the `tokenizers` library
         tokenizer.add_special_tokens(["<mask>"])
         return cls(tokenizer)
