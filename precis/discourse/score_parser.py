@@ -69,8 +69,12 @@ def gold_documents(
         inventory = next(matching, None)  # the one whose coarse relations are `relations`
     if inventory is None:
         raise UserError(f"the parser's relations ({', '.join(relations)}) are none of {', '.join(INVENTORIES)}")
-    coarse = coarsened(documents, inventory, where=str(path))  # documents with coarse relations
-    return [replace(document, tree=document.tree.binary()) for document in coarse if document.tree]  # all have a tree
+    gold = []
+    for document in coarsened(documents, inventory, where=str(path)):
+        # without annotated ones, as `sentence_starts` finds them for parsers: the baseline branches by sentences
+        sentences = document.sentences or sentence_offsets(document.text, document.paragraphs or None, language)
+        gold.append(replace(document, tree=document.tree.binary(), sentences=sentences))
+    return gold
 
 
 def request_of(document: TreebankDocument, edus: bool = True) -> ParseRequest:

@@ -47,6 +47,10 @@ def test_scores_of_a_parser(precis, tmp_path):
     assert set(result["gold_edus"]) == {"random", "right-branching"}
     segmentation = result["end_to_end"]["segmentation_f1"]
     assert 0 < segmentation["low"] <= segmentation["value"] <= segmentation["high"] <= 100
+    bare = [json.loads(row) | {"sentences": None} for row in treebank.read_text(encoding="utf-8").splitlines()]
+    path = write_lines(tmp_path / "bare.jsonl", bare)  # sentences are then found in the text, also for the baseline
+    precis("score-parser", path, "--parser", weights, "--out", out, "--resamples", 50).succeeded()
+    assert json.loads((out / "scores.json").read_text())["gold_edus"] == result["gold_edus"]
 
 
 @pytest.mark.integration
