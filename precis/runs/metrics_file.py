@@ -24,9 +24,7 @@ KEY = "metrics"  # key in a checkpoint of what `MetricsRecord` adds
 class _AppendingWriter(ExperimentWriter):
     """Writer that appends to an existing metrics.csv, which Lightning's writer deletes, and counts its rows."""
 
-    def __init__(self, log_dir: str) -> None:
-        self.rows = 0  # before the constructor below, which may set it to the number of rows in the file
-        super().__init__(log_dir=log_dir)
+    rows = 0  # of the file; a new one has none
 
     def _check_log_dir_exists(self) -> None:
         """Create the folder, or read names of columns and number of rows from its file; called by the constructor."""
