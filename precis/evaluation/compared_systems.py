@@ -114,10 +114,6 @@ class System:
         """Return the scores of the N documents, averaged over runs, [N]."""
         return np.mean([run.measures[measure] for run in self.runs], axis=0)
 
-    def means(self, measure: str) -> list[float]:
-        """Return for each run the mean score over documents."""
-        return [float(np.nanmean(run.measures[measure])) for run in self.runs]
-
 
 def read_all(paths: Sequence[Path], split: str | None = None, language: str | None = None) -> list[RunRecord]:
     """Return the runs in run folders, sweep folders and files of predictions, in order and without duplicates.

@@ -71,12 +71,12 @@ def compare_systems(systems: Sequence[System], measures: Sequence[str], baseline
     scores = [system.scores_by_run(measures) for system in systems]  # each [R runs, N documents, M measures]
     tests = _test_differences(systems, scores, measures, baseline)
     cells = []
-    for index, system in enumerate(systems):
+    for index, system_scores in enumerate(scores):
         system_cells = []
-        intervals: Any = significance.system_interval(scores[index])  # means, lower and upper bounds, each [M]
+        intervals: Any = significance.system_interval(system_scores)  # means, lower and upper bounds, each [M]
+        means = np.nanmean(system_scores, axis=1)  # of each run, [R, M]
         for column, (mean, low, high) in enumerate(zip(*intervals)):
-            means = system.means(measures[column])  # of each run
-            spread = float(np.std(means, ddof=1)) if len(means) > 1 else None  # over seeds
+            spread = float(np.std(means[:, column], ddof=1)) if len(means) > 1 else None  # over seeds
             test = tests.get((index, column), {})  # further fields of `Cell`; none for the baseline
             system_cells.append(Cell(float(mean), number_or_none(low), number_or_none(high), spread, **test))
         cells.append(system_cells)
