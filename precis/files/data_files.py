@@ -42,13 +42,6 @@ def _has_type(value: Any, kind: Any) -> bool:
     return not arguments or all(_has_type(item, arguments[-1]) for item in items)  # the last argument is T
 
 
-def folder_beside(path: Path, name: object) -> Path:
-    """Return the folder `name` beside the JSON file that names it; a `UserError` if elsewhere, or an option (-x)."""
-    if not isinstance(name, str) or name in ("", "..") or Path(name).name != name or name.startswith("-"):
-        raise UserError(f"{path}: {name!r} is not the name of a folder beside this file; {REMEDY}")
-    return path.parent / name
-
-
 def read_yaml(path: Path, no_mapping: str = NO_CONFIG) -> dict[str, Any]:
     """Return the mapping in a YAML file; a `UserError` with the line of a mistake, or `no_mapping` if it has none."""
     try:

@@ -5,7 +5,7 @@ from shlex import quote
 from typing import Any
 
 from datamodules.documents import UserError
-from precis.files.data_files import folder_beside, read_json
+from precis.files.data_files import REMEDY, read_json
 
 POINTS = "points.json"
 
@@ -21,7 +21,9 @@ def read_described(out: Path) -> dict[str, Any]:
         if not isinstance(point, dict) or any(not isinstance(point.get(key), kind) for key, kind in types.items()):
             remedy = f"write it again with precis sweep FILE --out {quote(str(out))}"
             raise UserError(f"{path}: a point without label, run or config; {remedy}")
-        folder_beside(path, point["run"])  # raises an error for a path elsewhere
+        name = point["run"]
+        if name in ("", "..") or Path(name).name != name or name.startswith("-"):  # elsewhere, or like an option
+            raise UserError(f"{path}: {name!r} is not the name of a folder beside this file; {REMEDY}")
     return content
 
 
