@@ -1,7 +1,5 @@
 """Shared parts of pictures: figures, heat maps with rows and columns numbered from 1, and self-contained HTML pages."""
 
-import base64
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -25,11 +23,6 @@ def new_figure(width: float, height: float) -> Figure:
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
-
-
-def png_element(png: bytes, description: str) -> str:
-    """Return an HTML image that holds a PNG."""
-    return f'<img alt="{escape(description)}" src="data:image/png;base64,{base64.b64encode(png).decode()}">'
 
 
 def heat_map(axes: Axes, values: np.ndarray, **options: Any) -> AxesImage:

@@ -1,5 +1,6 @@
 """Drawing for `precis attention`: attention between EDUs with and without discourse, the tree and the summary."""
 
+from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +15,7 @@ from datamodules.text.lines import shorten
 from lightning_modules.rstformer.attention_maps import EduAttention, edu_attention
 from lightning_modules.rstformer.module import RSTformer
 from precis.discourse.tree_drawing import draw_svg
-from precis.files.figures import heat_map, html_page, new_figure, png_element
+from precis.files.figures import heat_map, html_page, new_figure
 from precis.files.templates import template
 from precis.runs.run_folder import load_run
 
@@ -51,13 +52,13 @@ def write(model: RSTformer, data, out: Path) -> None:
         model.network, num_edus, input_ids=batch.source, attention_mask=batch.source_mask,
         global_attention_mask=batch.global_mask, discourse=model.discourse(batch),
     )  # fmt: skip
-    pictures = []  # image and caption of each layer
+    pictures = []  # PNG in base64 and caption of each layer
     for layer in range(len(maps.without)):  # `without` discourse: [layers, heads, EDUs, EDUs]
         relations = relations_of(model, layer, parse.relations)
         path = out / f"layer{layer + 1}.png"
         layer_figure(maps, layer, relations).savefig(path, format="png", dpi=80)  # about 200 pixels for each head
         caption = "; ".join(f"head {head + 1}: {names}" for head, names in enumerate(relations))
-        pictures.append((png_element(path.read_bytes(), "attention"), caption))
+        pictures.append((b64encode(path.read_bytes()).decode(), caption))
     (summary,) = model.summarize(batch)
     tree = draw_svg(parse.best_tree(), [text[start:end] for start, end in parse.edus.tolist()])  # texts of EDUs
     (out / "tree.svg").write_text(tree, encoding="utf-8")
