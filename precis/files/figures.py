@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
@@ -20,9 +19,7 @@ def html_page(title: str, body: str) -> str:
 
 def new_figure(width: float, height: float) -> Figure:
     """Return a figure of a size in inches, which pyplot does not register, so that it is freed when it is not used."""
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 def heat_map(axes: Axes, values: np.ndarray, **options: Any) -> AxesImage:
