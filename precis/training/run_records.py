@@ -159,4 +159,4 @@ class TrialReport(Callback):
         if score is None:
             score = trainer.callback_metrics.get(self.search.section["metric"])
         if score is not None:
-            self.search.record(self.number, score=float(score))
+            self.search.record(self.number, "score", float(score))

@@ -131,13 +131,11 @@ class Search:
             trial.set_user_attr("pruned", True)
         return prune
 
-    def record(self, number: int, **values: Any) -> None:
-        """Record values of a trial, unless it has ended."""
-        recorded = self.trials[number]
-        if recorded.state == TrialState.RUNNING:
-            trial = optuna.Trial(self.study, recorded._trial_id)
-            for name, value in values.items():
-                trial.set_user_attr(name, value)
+    def record(self, number: int, name: str, value: Any) -> None:
+        """Record a value of a trial by a name, unless the trial has ended."""
+        trial = self.trials[number]
+        if trial.state == TrialState.RUNNING:
+            optuna.Trial(self.study, trial._trial_id).set_user_attr(name, value)
 
     def end(self, number: int, failure: str | None) -> str:
         """End a trial by its recorded score, or as failed for reason `failure`; return complete, pruned or failed."""
@@ -149,7 +147,7 @@ class Search:
         if failure is None and (score is None or not math.isfinite(score)):
             failure = f"{self.section['metric']} is {'missing' if score is None else score}"
         if failure is not None:
-            self.record(number, failure=failure)
+            self.record(number, "failure", failure)
             self.study.tell(number, state=TrialState.FAIL)
             return "failed"
         self.study.tell(number, score)

@@ -42,7 +42,7 @@ if (run.parent / f"wait-{number}").exists():
 for step in (1, 2):
     if search.report(number, dropout * step, step):
         sys.exit(0)
-search.record(number, score=dropout * 2)
+search.record(number, "score", dropout * 2)
 """
 
 
