@@ -34,7 +34,6 @@ class RunStart:
     locks: ExitStack  # releases the lock of the folder when the command ends
     source: Path | None = None  # checkpoint of `--start_from`, which has the initial weights
     dry_run: DryRunReport | None = None  # callback of `--dry-run`
-    is_locked: bool = False  # whether this process has locked the folder
 
     @property
     def fitting(self) -> bool:
@@ -49,7 +48,6 @@ class RunStart:
     def lock(self) -> None:
         """Lock the run folder until the command ends."""
         self.locks.callback(release_lock, lock_run(self.folder))
-        self.is_locked = True
 
 
 def start_run(command: str, config: Namespace, dump: Callable[[Namespace], str], locks: ExitStack) -> RunStart:
@@ -114,7 +112,7 @@ def _lock_and_resume(start: RunStart) -> None:
         checkpoint_files.check_writable(folder)
         if not config.resume:
             checkpoint_files.check_unused(folder)
-        if folder.is_dir():  # `PrecisCLI.fit` creates and locks a new one
+        if not start.is_new:  # `PrecisCLI.fit` creates and locks a new one
             start.lock()
     # With `auto`, a run without a checkpoint starts anew, and one that was ended early is not continued.
     is_auto = config.resume == "auto"

@@ -153,7 +153,7 @@ class PrecisCLI(LightningCLI):
             self.trainer.fit(model, **arguments)
             return
         start.folder.mkdir(parents=True, exist_ok=True)
-        if is_first and start.is_new and not start.is_locked:  # an existing folder is locked already
+        if is_first and start.is_new:  # an existing folder is locked already
             start.lock()
             check_unused(start.folder)  # another process may have used it in the meantime
         for logger in self.trainer.loggers:
