@@ -201,7 +201,7 @@ def _report(documents: CorpusDocuments, data: ParsingData, missing: set[str], se
 
 
 def show(options: Namespace) -> None:
-    """Run `precis parse --show`: parse a single text, and draw its discourse tree; a `UserError` for several texts."""
+    """Run `precis parse --show`: parse a single text, and draw its tree and heat map; a `UserError` for several."""
     texts = collect_texts(options.inputs)
     if len(texts) > 1:
         raise UserError(f"--show draws one document, and there are {len(texts)}; name one file")
@@ -211,7 +211,15 @@ def show(options: Namespace) -> None:
         band = min(LARGEST_HEAT_MAP, len(length_words(document.text)))  # a text has no more EDUs than words
     parser = _load_and_announce(options.parser, options.rows, band)  # rows: which EDUs can be nuclei (`tree_ldd`)
     request, parse = parse_document(document, parser)  # the request has the text to which offsets refer
-    draw(parse, request, options.svg, options.heat_map)
+    edu_texts = [request.text[start:end] for start, end in parse.edus.tolist()]
+    tree = parse.best_tree()
+    print(printable(draw_text(tree, edu_texts, max(MIN_WIDTH, Console().width))))
+    if options.svg is not None:
+        options.svg.write_text(draw_svg(tree, edu_texts), encoding="utf-8")
+        print(f"{options.svg}: the tree", file=sys.stderr)
+    if options.heat_map is not None:
+        heat_map(parse).savefig(options.heat_map, format="png")
+        print(f"{options.heat_map}: a heat map of the distribution", file=sys.stderr)
 
 
 def parse_document(document: Document, parser: LightningModule) -> tuple[ParseRequest, DiscourseParse]:
@@ -220,19 +228,6 @@ def parse_document(document: Document, parser: LightningModule) -> tuple[ParseRe
     with torch.no_grad():
         (parse,) = parser.predict_step([request], 0)
     return request, parse
-
-
-def draw(parse: DiscourseParse, request: ParseRequest, svg: Path | None = None, png: Path | None = None) -> None:
-    """Print the best tree in the width of the terminal; write it as SVG, and the heat map as PNG, if requested."""
-    texts = [request.text[start:end] for start, end in parse.edus.tolist()]  # `edus`: offsets in `request.text`
-    tree = parse.best_tree()
-    print(printable(draw_text(tree, texts, max(MIN_WIDTH, Console().width))))
-    if svg is not None:
-        svg.write_text(draw_svg(tree, texts), encoding="utf-8")
-        print(f"{svg}: the tree", file=sys.stderr)
-    if png is not None:
-        heat_map(parse).savefig(png, format="png")
-        print(f"{png}: a heat map of the distribution", file=sys.stderr)
 
 
 def nucleus_probabilities(parse: DiscourseParse) -> torch.Tensor:
