@@ -22,7 +22,7 @@ from jsonargparse.typing import NonNegativeInt, PositiveInt
 from datamodules.documents import UserError
 from datamodules.text.lines import printable_line
 from precis.sweeping.job import COMMAND, Job, Running, is_signal_status, read_status, received_signals, same_suite
-from precis.training.requeue import requeue
+from precis.training.requeue import ask_slurm, requeue
 
 SIGNALS = (signal.SIGUSR1, signal.SIGTERM)  # sent before the time limit, and at a preemption
 MULTI_TASK_COMMANDS = ("fit", "validate", "test", "predict")  # run by all tasks
@@ -128,10 +128,8 @@ def submit(jobs: Sequence[Job], profile: Profile, folder: Path, name: str) -> di
 
 def _max_array_size() -> int:
     """Return SLURM's MaxArraySize, the limit on the number of jobs in an array."""
-    setting = None
-    if shutil.which("scontrol"):
-        process = subprocess.run(["scontrol", "show", "config"], capture_output=True, text=True)
-        setting = re.search(r"^MaxArraySize\s*=\s*(\d+)", process.stdout, re.MULTILINE)
+    config = ask_slurm("scontrol", "show", "config").stdout
+    setting = re.search(r"^MaxArraySize\s*=\s*(\d+)", config, re.MULTILINE)
     return int(setting[1]) if setting else 1001  # the default of SLURM
 
 

@@ -30,7 +30,7 @@ def requeue(run: Path, progress_file: Path | None = None) -> bool:
     job = job_id()
     if job is None:
         return False
-    description = _ask("scontrol", "show", "job", "--oneliner", job)
+    description = ask_slurm("scontrol", "show", "job", "--oneliner", job)
     match = re.search(r"\bJobState=(\w+)", description.stdout)
     state = match[1] if description.returncode == 0 and match else ""
     if state != "RUNNING":  # flush, here and below, since SLURM may kill the process before it writes its buffer
@@ -41,7 +41,7 @@ def requeue(run: Path, progress_file: Path | None = None) -> bool:
         problem = f"stopped {without_progress} times without a new checkpoint, it is not put back into the queue"
         print(f"job {job}: {problem}", flush=True)
         return False
-    answer = _ask("scontrol", "requeue", job)
+    answer = ask_slurm("scontrol", "requeue", job)
     accepted = answer.returncode == 0
     outcome = "is back in the queue" if accepted else f"could not be put back into the queue: {answer.stderr.strip()}"
     print(f"job {job} {outcome}", flush=True)
@@ -62,7 +62,7 @@ def _increment_requeues(run: Path, progress_file: Path) -> int:
     return without_progress
 
 
-def _ask(*command: str) -> subprocess.CompletedProcess:
+def ask_slurm(*command: str) -> subprocess.CompletedProcess:
     """Run a command of SLURM; return status 1 if it is not installed or does not end within a minute."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=60)
