@@ -57,15 +57,15 @@ def is_within(path: Path, folder: Path) -> bool:
 
 def check_links(folder: Path, root: Path | None = None) -> None:
     """Raise a `UserError` if a symbolic link in a run folder leads out of it, or of `root`, its sweep folder."""
-    for path in () if is_trusted() else _links(folder, with_itself=root is not None):
+    for path in () if is_trusted() else _links(folder):
         if not is_within(path, root or folder):
             remedy = f"remove it, or pass {FLAG} if you made it (see SECURITY.md)"
             raise UserError(f"{path}: a link that leads out of {root or folder}, where a run would write; {remedy}")
 
 
-def _links(folder: Path, with_itself: bool) -> Iterator[Path]:
-    """Yield the symbolic links in a folder and its subfolders; `with_itself`, also the folder if it is a link."""
-    if with_itself and folder.is_symlink():
+def _links(folder: Path) -> Iterator[Path]:
+    """Yield the symbolic links in a folder and its subfolders, and the folder itself if it is a link."""
+    if folder.is_symlink():
         yield folder
     for parent, folders, files in os.walk(folder):
         yield from (path for name in [*folders, *files] if (path := Path(parent, name)).is_symlink())
