@@ -71,14 +71,13 @@ def test(options: list[str]) -> None:
 
 def _expand_run(arguments: list[str]) -> list[str]:
     """Replace `--run FOLDER` by options with the folder's config, checkpoint and tokenizer; `fit` resumes the run."""
-    index = next((i for i, argument in enumerate(arguments) if argument.partition("=")[0] == "--run"), None)
+    index, folder = next(option_values(arguments, "--run"), (None, ""))  # index of the argument with the folder
     if index is None:
         return arguments
-    value = arguments[index].partition("=")[2]  # of `--run=FOLDER`; otherwise the next argument is the folder
-    folder = value or "".join(arguments[index + 1 : index + 2])  # empty if nothing comes after `--run`
-    command, *options = arguments[:index] + arguments[index + (1 if value else 2) :]  # without --run
     if not folder:
         raise UserError("--run needs the folder of a run")
+    first = index if arguments[index].startswith("--run=") else index - 1  # of the option
+    command, *options = arguments[:first] + arguments[index + 1 :]  # without --run
     read_config(Path(folder))  # raises a `UserError` if it is no run folder
     if (Path(folder) / EXPORTED).is_file():
         remedy = "use precis summarize --checkpoint or precis.load, or name the run that it was exported from"
