@@ -78,14 +78,14 @@ def relations_of(model: RSTformer, layer: int, names: Sequence[str]) -> list[str
     return [", ".join(names[r] for r in order if head[r] != 0) for head, order in zip(weights, ranked)]  # 0: not read
 
 
-def layer_figure(maps: EduAttention, layer: int, relations: Sequence[str] = (), max_edus: int = _MAX_EDUS) -> Figure:
+def layer_figure(maps: EduAttention, layer: int, relations: Sequence[str]) -> Figure:
     """Return a figure with a column per head: attention with discourse, without, and the difference.
 
     The first two maps of a head share a scale that ends at the 99th percentile, so that outliers do not hide small
-    values. Titles have the `relations` of each head, if any; the first `max_edus` discourse units (EDUs) are drawn.
+    values. Titles have the `relations` of each head, if any; the first `_MAX_EDUS` discourse units (EDUs) are drawn.
     """
-    with_discourse = maps.with_discourse[layer, :, :max_edus, :max_edus]  # [heads, EDUs, EDUs]
-    without = maps.without[layer, :, :max_edus, :max_edus]  # [heads, EDUs, EDUs]
+    with_discourse = maps.with_discourse[layer, :, :_MAX_EDUS, :_MAX_EDUS]  # [heads, EDUs, EDUs]
+    without = maps.without[layer, :, :_MAX_EDUS, :_MAX_EDUS]  # [heads, EDUs, EDUs]
     difference = with_discourse - without
     num_heads, num_edus = without.shape[:2]
     figure = new_figure(2.6 * num_heads + 1.2, 8.2)  # inches: 2.6 for each head, and room for labels

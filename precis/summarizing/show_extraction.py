@@ -42,11 +42,11 @@ def marked_document(summary: ExtractiveSummary) -> Text:
     return text
 
 
-def page(summaries: Sequence[ExtractiveSummary], paragraphs: Mapping[str, Sequence[int]] | None = None) -> str:
+def page(summaries: Sequence[ExtractiveSummary], paragraphs: Mapping[str, Sequence[int]]) -> str:
     """Return a self-contained HTML page: each document with its selected sentences marked, and all scores.
 
-    `paragraphs` maps the id of a document to the number of sentences in each paragraph; by default all sentences are
-    one paragraph. The page also says how many sentences were after the model's length limit, so were not read.
+    `paragraphs` maps the id of a document to the number of sentences in each paragraph. The page also says how many
+    sentences were after the model's length limit, so were not read.
     """
     from precis.files.figures import html_page  # imports matplotlib
     from precis.files.templates import template
@@ -54,7 +54,7 @@ def page(summaries: Sequence[ExtractiveSummary], paragraphs: Mapping[str, Sequen
     documents = []  # summary, paragraphs, number of unread and of all sentences
     for summary in summaries:
         num_read = len(summary.document)
-        sizes = (paragraphs or {}).get(summary.id, [num_read])  # number of sentences in each paragraph
+        sizes = paragraphs[summary.id]  # number of sentences in each paragraph
         total = sum(sizes)
         ranges = [range(end - size, min(end, num_read)) for size, end in zip(sizes, accumulate(sizes))]
         # `ranges`: indices of the sentences of each paragraph that were read; empty after the model's limit.
