@@ -126,7 +126,6 @@ def select(
         return sorted(rng.sample(range(len(sentences)), number))
     order, counting = selection.split("-")  # such as "ind", "orig"
     words = vocabulary(language=language)
-    words.limit_size()  # bounds the memory; before `encode`, as clearing the vocabulary makes earlier integers invalid
     counts = WordCounts.of([words.encode(sentence) for sentence in sentences])
     factors = np.array([1 + rng.uniform(-noise, noise) for _ in sentences]) if noise else np.ones(len(sentences))
     chosen = principal(counts, number, unique=counting == "uniq", greedy=order == "seq", factors=factors)

@@ -30,7 +30,6 @@ def greedy_oracle(
             across sentences of the document, as PreSumm does for its labels.
     """
     words = vocabulary(stem, language)
-    words.limit_size()  # bounds the memory; before `encode`, as clearing the vocabulary makes earlier integers invalid
     encoded = [words.encode(sentence) for sentence in sentences]  # words as integers
     target_type = _SetTarget if counts == "set" else _Target
     targets = []
@@ -145,7 +144,6 @@ def text_scores(
 ) -> list[float]:  # fmt: skip
     """Return the mean ROUGE F over `variants` of each text (a list of sentences) for its best reference, in [0, 1]."""
     words = vocabulary(language=language)
-    words.limit_size()  # bounds the memory; before `encode`, as clearing the vocabulary makes earlier integers invalid
     targets = [[words.encode(sentence) for sentence in reference] for reference in references]
     scores = []
     for text in texts:

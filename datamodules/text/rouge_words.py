@@ -25,7 +25,7 @@ def _latin(text: str) -> list[bytes]:
 STEMMERS = ("none", "porter", "perl")
 WORDNET_FOLDERS = ("/usr/share/wordnet", "/usr/local/share/wordnet")
 
-# A vocabulary that outgrows this is emptied between two documents: stemming again is cheaper than the memory.
+# `vocabulary` empties one that has outgrown this: stemming again is cheaper than the memory.
 MAX_WORDS = 1_000_000
 
 
@@ -61,11 +61,6 @@ class Vocabulary(dict):
         """Return the integers of the words of a text."""
         return list(map(self.__getitem__, self.split(text)))
 
-    def limit_size(self) -> None:
-        """Clear the vocabulary if it exceeds `MAX_WORDS`; earlier integers become invalid."""
-        if len(self) > MAX_WORDS:
-            self.clear()
-
     def clear(self) -> None:
         """Remove all words and their integers."""
         super().clear()
@@ -74,6 +69,9 @@ class Vocabulary(dict):
 
 def vocabulary(stem: bool | str = True, language: str = "en", wordnet: str | None = None) -> Vocabulary:
     """Return the vocabulary of a language and a stemmer, shared by the whole process.
+
+    Each call empties it if it has more than `MAX_WORDS` words, which makes earlier integers invalid. Texts that are
+    compared have to be encoded after the same call.
 
     Args:
         stem: False or "none"; True or "porter" for the Porter stemmer of NLTK and `rouge-score`; "perl" for the Porter
@@ -95,7 +93,10 @@ def vocabulary(stem: bool | str = True, language: str = "en", wordnet: str | Non
         raise ValueError(f"the stemmer 'perl' is English; take another one for language {language!r}")
     if wordnet is not None and name != "perl":
         raise ValueError(f"WordNet's exception list belongs to the stemmer 'perl', not to {name!r}")
-    return _vocabulary(name, language, wordnet)
+    words = _vocabulary(name, language, wordnet)
+    if len(words) > MAX_WORDS:
+        words.clear()
+    return words
 
 
 @cache

@@ -23,7 +23,6 @@ def term_counts(texts: Sequence[Sequence[Hashable]]) -> NDArray:
 def stem_counts(sentences: Sequence[str], language: str = "en") -> NDArray:
     """Return the counts of V word stems in L sentences, [L, V]."""
     stems = vocabulary(language=language)
-    stems.limit_size()  # before encoding: it may clear the vocabulary
     return term_counts([stems.encode(sentence) for sentence in sentences])
 
 

@@ -134,7 +134,6 @@ def _scores(
         raise TypeError(f"ROUGE takes lists of sentences; {_where(index)} or its references are a text")
     if not references:
         raise ValueError(f"{_where(index)} has no reference")
-    words.limit_size()  # may clear the vocabulary, so before any word of these texts has a number
     by_sentence = "rougeLsum" in variants
     hypothesis = _encode(prediction, words, by_sentence)
     counted = [*variants, "rouge1"] if multi_reference == "best_rouge1" else variants

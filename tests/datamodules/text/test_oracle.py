@@ -164,10 +164,9 @@ def test_exceptions_go_before_the_stemmer_and_a_missing_list_is_named(tmp_path, 
 
 def test_a_full_vocabulary_starts_again(monkeypatch):
     monkeypatch.setattr(rouge_words, "MAX_WORDS", 3)
-    words = rouge_words.Vocabulary(rouge_words._latin, None, "")
+    words = vocabulary("none")
     assert words.encode("a b c d e") == words.encode("a b c d e")
-    words.limit_size()
-    assert len(words) == 0
+    assert len(vocabulary("none")) == 0
     one, other, again = words.encode("a e a")
     assert one == again != other
 
