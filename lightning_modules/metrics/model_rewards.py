@@ -5,7 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from datamodules.text.language import language_of
+from lightning_modules.metrics.pair_classifier import ConsistencyModel
+from lightning_modules.metrics.reference_scores import bert_scorer, best_bert_scores
 from lightning_modules.metrics.rewards import Reward, RewardInputs
+from lightning_modules.metrics.summac import EntailmentModel, SummaCConv, summac_scores
 
 
 class ModelReward(Reward):
@@ -39,13 +42,9 @@ class BertScoreReward(ModelReward):
 
     @cached_property
     def loaded(self) -> Any:
-        from lightning_modules.metrics.reference_scores import bert_scorer
-
         return bert_scorer(self.model, self.layer, self.batch_size, self.device)
 
     def __call__(self, inputs: RewardInputs) -> list[float]:
-        from lightning_modules.metrics.reference_scores import best_bert_scores
-
         return best_bert_scores(self.loaded, inputs.texts, inputs.references)
 
 
@@ -65,15 +64,11 @@ class SummaCReward(ModelReward):
         self.conv = conv
 
     @cached_property
-    def loaded(self) -> Any:
-        from lightning_modules.metrics.summac import EntailmentModel, SummaCConv
-
+    def loaded(self) -> tuple[EntailmentModel, SummaCConv | None]:
         entailment = EntailmentModel(self.model, self.batch_size, self.device)
         return entailment, None if self.conv is None else SummaCConv.load(self.conv)
 
     def __call__(self, inputs: RewardInputs) -> list[float]:
-        from lightning_modules.metrics.summac import summac_scores
-
         return summac_scores(*self.loaded, *_sentences(inputs))
 
 
@@ -88,9 +83,7 @@ class ConsistencyReward(ModelReward):
     reads_source = True
 
     @cached_property
-    def loaded(self) -> Any:
-        from lightning_modules.metrics.pair_classifier import ConsistencyModel
-
+    def loaded(self) -> ConsistencyModel:
         return ConsistencyModel(self.model, self.batch_size, self.device)
 
     def __call__(self, inputs: RewardInputs) -> list[float]:
