@@ -18,8 +18,8 @@ class BoundaryF1(Metric):
 
     def __init__(self) -> None:
         super().__init__()
-        for name in ("hits", "found", "gold", "inner_hits", "inner_found", "inner_gold"):  # found: predicted
-            self.add_state(name, torch.tensor(0), dist_reduce_fx="sum")
+        # numbers of hits, predicted and gold boundaries: of all, and of inner ones
+        self.add_state("counts", torch.zeros(2, 3, dtype=torch.long), dist_reduce_fx="sum")
 
     def update(
         self, predicted: Collection[Hashable], gold: Collection[Hashable], trivial: Collection[Hashable] = ()
@@ -28,19 +28,16 @@ class BoundaryF1(Metric):
 
         `trivial` beginnings are known in advance, such as beginnings of sentences; the inner scores leave them out.
         """
-        predicted, gold, trivial = set(predicted), set(gold), set(trivial)
-        inner_predicted, inner_gold = predicted - trivial, gold - trivial
-        counts = {"hits": predicted & gold, "found": predicted, "gold": gold}  # the states to add their sizes to
-        counts |= {"inner_hits": inner_predicted & inner_gold, "inner_found": inner_predicted, "inner_gold": inner_gold}
-        for name, boundaries in counts.items():
-            setattr(self, name, getattr(self, name) + len(boundaries))
+        counts = []
+        for left_out in ((), trivial):
+            found, correct = set(predicted).difference(left_out), set(gold).difference(left_out)
+            counts.append([len(found & correct), len(found), len(correct)])
+        self.counts = self.counts + self.counts.new_tensor(counts)  # not in place, see `Parseval.update`
 
     def compute(self) -> dict[str, Tensor]:
         """Return precision, recall, f1, inner_precision, inner_recall, inner_f1; 100 where the denominator is 0."""
         scores = {}
-        for prefix in ("", "inner_"):
-            # counts, summed by `update`; `found` boundaries are the predicted ones
-            hits, predicted, gold = (getattr(self, prefix + name).double() for name in ("hits", "found", "gold"))
+        for prefix, (hits, predicted, gold) in zip(("", "inner_"), self.counts.double()):
             fractions = {"precision": (hits, predicted), "recall": (hits, gold), "f1": (2 * hits, predicted + gold)}
             for name, (part, total) in fractions.items():
                 score = 100 * part / total if total else torch.full_like(total, 100)  # 100: no boundary, no error
