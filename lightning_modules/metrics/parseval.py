@@ -84,8 +84,6 @@ class Parseval(Metric):
     `parseval_counts`, [2, 6], so that the result does not depend on the distribution over processes.
     """
 
-    is_differentiable = False
-    higher_is_better = True
     full_state_update = False
 
     def __init__(self, **kwargs: Any) -> None:

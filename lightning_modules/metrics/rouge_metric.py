@@ -21,8 +21,6 @@ class Rouge(Metric):
         ValueError: for an unknown variant or option; in `update`, as `score_many`.
     """
 
-    is_differentiable = False
-    higher_is_better = True
     full_state_update = False
     _UNIT = 2**40  # rounding changes a score by less than 1e-12; sums over 8 million documents fit into int64
 
