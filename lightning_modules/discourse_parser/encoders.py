@@ -10,7 +10,7 @@ from datamodules.documents import UserError
 from datamodules.text.subwords import Subwords, encoder_path
 from lightning_modules.discourse_parser.shipped import SMALL, weights_folder
 from lightning_modules.networks.adapters import add_low_rank_changes, merge_low_rank_changes
-from lightning_modules.networks.text_encoder import TextEncoder
+from lightning_modules.networks.text_encoder import TextEncoder, load_encoder
 from lightning_modules.stored import read_settings, read_weights
 
 
@@ -56,8 +56,8 @@ def pretrained_encoder(options: TokenEncoderOptions, subwords: Subwords) -> Text
     if options.tuned_by is not None:
         return _tuned_encoder(options, subwords)
     frozen = options.frozen and not options.lora_rank  # low-rank changes are trained even if all else is frozen
-    encoder = TextEncoder.pretrained(
-        encoder_path(options.checkpoint), subwords.special, layers=options.layers, frozen=frozen,
+    encoder = TextEncoder(
+        load_encoder(encoder_path(options.checkpoint)), subwords.special, layers=options.layers, frozen=frozen,
         window=options.window, pad_id=subwords.pad_id, disjoint=True,  # no overlap in training windows: half the cost
     )  # fmt: skip
     if options.frozen_layers and not encoder.frozen:

@@ -15,7 +15,7 @@ from lightning_modules.graphsum.encoder import GraphSumNetwork, Memory, Source
 from lightning_modules.graphsum.graph_attention import GraphBias
 from lightning_modules.graphsum.options import GraphBiasOptions, GraphSumEncoder, GraphSumOptimizer
 from lightning_modules.networks.pretrained import save_pretrained
-from lightning_modules.networks.text_encoder import TextEncoder
+from lightning_modules.networks.text_encoder import TextEncoder, load_encoder
 from lightning_modules.networks.transformer import DecoderLayer
 from lightning_modules.schedules import noam_factor, rate_factor, scheduled, split_parameters
 from lightning_modules.sequence_to_sequence import SequenceToSequence
@@ -197,7 +197,7 @@ def _load_pretrained(options: GraphSumEncoder) -> TextEncoder | None:
         return None
     subwords = Subwords(options.checkpoint)  # the tokenizer, which knows the special ids
     settings = {"frozen": options.frozen, "window": options.window, "pad_id": subwords.pad_id}
-    encoder = TextEncoder.pretrained(encoder_path(options.checkpoint), subwords.special, **settings)
+    encoder = TextEncoder(load_encoder(encoder_path(options.checkpoint)), subwords.special, **settings)
     if getattr(encoder.model, "pooler", None) is not None:  # BERT and RoBERTa have one
         encoder.model.pooler = None  # unused: its parameters would get no gradient
     return encoder

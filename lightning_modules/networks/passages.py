@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from lightning_modules.networks.dropout import Dropout
-from lightning_modules.networks.text_encoder import max_positions, plan_windows
+from lightning_modules.networks.text_encoder import load_encoder, max_positions, plan_windows
 from lightning_modules.networks.transformer import EncoderLayer, ensure_nonempty, sinusoidal
 
 _CHUNK = 16_384  # tokens, including padding, of the passages that are encoded together
@@ -65,12 +65,8 @@ class Reader(nn.Module):
         Dropout of hidden states and of attention weights is as in the checkpoint by default. A lower input limit is
         raised to `extend` tokens, with copies of the last position (Liu and Lapata 2019).
         """
-        from transformers import AutoConfig, AutoModel  # takes seconds to load
-        from transformers.utils.logging import disable_progress_bar
+        from transformers import AutoConfig  # takes seconds to load
 
-        from lightning_modules.networks.pretrained_attention import use_dropout_attention
-
-        disable_progress_bar()
         config = AutoConfig.from_pretrained(name)
         # model families name these options differently
         options = dict.fromkeys(("hidden_dropout_prob", "dropout"), dropout)
@@ -78,9 +74,7 @@ class Reader(nn.Module):
         for option, value in options.items():
             if value is not None and hasattr(config, option):
                 setattr(config, option, value)
-        model = AutoModel.from_pretrained(name, config=config, dtype=torch.float32)
-        use_dropout_attention(model)  # faster with dropout on a CPU
-        model = model.get_encoder() if config.is_encoder_decoder else model
+        model = load_encoder(name, config=config)
         if getattr(model, "pooler", None) is not None:  # BERT and RoBERTa have one
             model.pooler = None  # unused: its parameters would get no gradient
         max_tokens = max_positions(config)

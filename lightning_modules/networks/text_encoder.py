@@ -1,7 +1,7 @@
 """Token vectors of texts of any length, from encoders with an input limit."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -104,11 +104,27 @@ class WindowedEncoder(nn.Module):
         return results
 
 
+def load_encoder(name: str, **options: Any) -> nn.Module:
+    """Load a pretrained encoder by its Hugging Face name (downloaded if not cached) or folder, in eval mode.
+
+    Of an encoder-decoder, only the encoder is returned. `options` are arguments of `from_pretrained`.
+    """
+    from transformers import AutoModel  # takes seconds to load
+    from transformers.utils.logging import disable_progress_bar
+
+    from lightning_modules.networks.pretrained_attention import use_dropout_attention
+
+    disable_progress_bar()
+    model = AutoModel.from_pretrained(name, dtype=torch.float32, **options)  # also of a checkpoint in half precision
+    use_dropout_attention(model)  # faster with dropout on a CPU
+    return model.get_encoder() if model.config.is_encoder_decoder else model
+
+
 class TextEncoder(WindowedEncoder):
     """Pretrained encoder over texts longer than its input limit.
 
     Args:
-        model: encoder of Hugging Face Transformers.
+        model: encoder of Hugging Face Transformers, see `load_encoder`.
         special: ids before and after each window, [CLS] and [SEP] in BERT.
         layers: layers whose hidden states are concatenated; 0 is the embedding layer, -1 the last.
         frozen: do not train the encoder: no gradient, no dropout.
@@ -149,22 +165,6 @@ class TextEncoder(WindowedEncoder):
         model.train()  # `from_pretrained` returns a model in eval mode, which Lightning would not change
         if frozen:
             self.freeze()
-
-    @classmethod
-    def pretrained(cls, name: str, special: tuple[Sequence[int], Sequence[int]], **options) -> Self:
-        """Load an encoder by its Hugging Face name (downloaded if not cached) or from a folder.
-
-        `special` and `options` are arguments of the class. Of an encoder-decoder, only the encoder is used.
-        """
-        from transformers import AutoModel  # takes seconds to load
-        from transformers.utils.logging import disable_progress_bar
-
-        from lightning_modules.networks.pretrained_attention import use_dropout_attention
-
-        disable_progress_bar()
-        model = AutoModel.from_pretrained(name, dtype=torch.float32)  # also of a checkpoint in half precision
-        use_dropout_attention(model)  # faster with dropout on a CPU
-        return cls(model.get_encoder() if model.config.is_encoder_decoder else model, special, **options)
 
     def freeze(self) -> None:
         """Do not train the encoder: no gradient, no dropout."""

@@ -27,7 +27,7 @@ from datamodules.text.offsets import sentence_offsets
 from datamodules.text.subwords import Subwords, encoder_path
 from lightning_modules.discourse_parser.encoders import multiplies_bfloat16
 from lightning_modules.discourse_parser.parser import DiscourseParser
-from lightning_modules.networks.text_encoder import TextEncoder
+from lightning_modules.networks.text_encoder import TextEncoder, load_encoder
 
 
 class SummarizedDocument(NamedTuple):
@@ -144,7 +144,8 @@ def sentence_vectors(documents: Sequence[SummarizedDocument], encoder: str) -> I
     Processors with instructions for bfloat16 multiply in it.
     """
     subwords = Subwords(encoder)
-    network = TextEncoder.pretrained(encoder_path(encoder), subwords.special, pad_id=subwords.pad_id, batch_size=64)
+    model = load_encoder(encoder_path(encoder))
+    network = TextEncoder(model, subwords.special, pad_id=subwords.pad_id, batch_size=64)
     for start in range(0, len(documents), 32):
         group = documents[start : start + 32]
         tokens = [torch.tensor(subwords(sentence).ids) for document in group for sentence in document.sentences]

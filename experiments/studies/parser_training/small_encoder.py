@@ -84,7 +84,7 @@ class Teacher:
     whole loss, and all together have a variance of one.
 
     Args:
-        name: encoder, as in `TextEncoder.pretrained`, or `minilm`.
+        name: encoder, as in `load_encoder`, or `minilm`.
         layers: hidden states that are concatenated.
         passages: passages to compute the components from.
 
