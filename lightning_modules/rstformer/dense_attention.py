@@ -69,29 +69,21 @@ CHUNK = 512  # queries at a time
 
 
 def batched_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    view: View,
-    table: HeadTable | None,
-    window: int,
-    dropout: float = 0.0,
-    chunk: int | None = None,
+    q: Tensor, k: Tensor, v: Tensor, view: View, table: HeadTable | None, window: int, dropout: float = 0.0
 ) -> Tensor:
-    """Return the result of `chunked_attention`, computed for `chunk` queries of all B documents at a time.
+    """Return the result of `chunked_attention`, computed for `CHUNK` queries of all B documents at a time.
 
     No value of a tensor is read, so that the host never waits for the device. Scores are computed again in the backward
     pass, so that memory is linear in length. The Q queries of a chunk see G global keys and K keys in their windows.
     """
     length = q.shape[2]
-    chunk = chunk or CHUNK
     outputs = []
     positions, is_present = _global_positions(view)                                   # [B, G] each
     documents = torch.arange(len(q), device=q.device)[:, None]  # [B, 1]; with `positions`, an index into [B, T, H, D]
     global_k, global_v = (x.transpose(1, 2)[documents, positions].transpose(1, 2) for x in (k, v))  # [B, H, G, D]
     no_edu = torch.full_like(positions, -1)  # of global tokens: discourse does not change attention to them
-    for start in range(0, length, chunk):
-        end = min(start + chunk, length)
+    for start in range(0, length, CHUNK):
+        end = min(start + CHUNK, length)
         keys = slice(max(0, start - window), min(length, end + window))
         i = torch.arange(start, end, device=q.device)[:, None]                        # [Q, 1]
         j = torch.arange(keys.start, keys.stop, device=q.device)                      # [K]

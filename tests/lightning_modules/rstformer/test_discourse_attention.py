@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from lightning_modules.rstformer import chunked_attention as chunked
+from lightning_modules.rstformer import dense_attention as dense
 from lightning_modules.rstformer import injection as injections
 from lightning_modules.rstformer.chunked_attention import chunked_attention
 from lightning_modules.rstformer.dense_attention import batched_attention, dense_attention
@@ -69,17 +70,17 @@ def usual(c: Case, x: Tensor) -> Tensor:
     return x.masked_fill(c.view.is_global[:, None, :, None], 0)
 
 
-def chunks_of(size: int):
-    def attend(*arguments):
+def chunks_of(size: int, attend=chunked_attention, module=chunked):
+    def patched(*arguments):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(chunked, "CHUNK", size)
-            return chunked_attention(*arguments)
+            patch.setattr(module, "CHUNK", size)
+            return attend(*arguments)
 
-    return attend
+    return patched
 
 
 PATHS = {f"chunked-{size}": chunks_of(size) for size in (64, 7)} | {"dense": dense_attention}
-PATHS |= {f"batched-{size}": partial(batched_attention, chunk=size) for size in (5, 64)}
+PATHS |= {f"batched-{size}": chunks_of(size, batched_attention, dense) for size in (5, 64)}
 every_path = pytest.mark.parametrize("path", PATHS)
 
 
