@@ -2,9 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -13,8 +13,6 @@ from torch import Tensor, nn
 
 from datamodules.documents import UserError
 from datamodules.text.lines import load_json
-
-Model = TypeVar("Model", bound=nn.Module)
 
 SCALES = ":scales"  # suffix of the name of an 8-bit matrix, for the name of its scales
 
@@ -85,21 +83,6 @@ def load_weights(folder: Path, model: nn.Module, expected: Mapping[str, Tensor])
             "another version of this one, which has to be trained again"
         )
     model.load_state_dict(state, strict=False)  # frozen pretrained weights are not stored
-
-
-def load_model(kind: Callable[..., Model], folder: Path, noun: str, options: Mapping[str, Any]) -> Model:
-    """Return the model of a folder that `save_weights` wrote, in eval mode; a `UserError` if there is none that fits.
-
-    `kind`, the class of the model, gets as arguments the stored settings, some replaced by `options`. Its method
-    `state_to_keep` returns the weights that the folder must have. `noun` names the model in messages.
-    """
-    settings = read_settings(folder)
-    try:
-        model = kind(**settings | options)
-    except TypeError as error:  # a stored setting that is no argument of the class
-        raise UserError(f"{folder}/config.json: not {noun}'s ({error})") from error
-    load_weights(folder, model, model.state_to_keep())
-    return model.eval()
 
 
 def digest(state: Mapping[str, Tensor], *settings: object) -> str:

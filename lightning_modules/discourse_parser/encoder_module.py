@@ -18,7 +18,7 @@ from lightning_modules.logged_values import log_mean, log_training
 from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder
 from lightning_modules.options import EncoderAdamWOptions
 from lightning_modules.schedules import steps_needed, two_rates
-from lightning_modules.stored import load_model, load_weights, save_weights
+from lightning_modules.stored import load_weights, read_settings, save_weights
 
 
 class EncoderModule(LightningModule):
@@ -146,10 +146,16 @@ class EncoderModule(LightningModule):
         `options` replace stored arguments, or set others, which are not stored, such as `rows` of `DiscourseParser`.
         Raises a `UserError` if the folder holds no such model, its weights do not fit, or its encoder is not installed.
         """
-        model = load_model(cls.of_settings, weights_folder(cls.kind, folder), cls.noun, options)  # noun: for errors
+        path = weights_folder(cls.kind, folder)
+        settings = read_settings(path)
+        try:
+            model = cls.of_settings(**settings | options)
+        except TypeError as error:  # a stored setting that is no argument of the class
+            raise UserError(f"{path}/config.json: not {cls.noun}'s ({error})") from error
+        load_weights(path, model, model.state_to_keep())
         model.is_english = str(folder) in SHIPPED  # the weights of the suite are trained on English texts
         model.source = str(folder)  # a segmenter whose option `tuned_by` names this folder has the same encoder
-        return model
+        return model.eval()
 
     def save(self, folder: Path | str, bits: int = 16) -> None:
         """Write config.json and model.safetensors, matrices in 16 or 8 bits; see `save_weights`."""
