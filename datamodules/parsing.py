@@ -14,7 +14,7 @@ from datamodules.discourse.cache import ParseCache, ShardWriter, parse_key
 from datamodules.discourse.distributions import Rows
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import Document, UserError
-from datamodules.text.language import length_words
+from datamodules.text.language import count_words
 
 
 class Parser(Protocol):
@@ -55,11 +55,6 @@ class NeedsParser:
 def key_of(request: ParseRequest, parser: Parser) -> str:
     """Return the cache key of the parse of a request by a parser."""
     return parse_key(request, parser.fingerprint, parser.rows, parser.band)
-
-
-def count_tokens(text: str) -> int:
-    """Return the number of words of a text, see `length_words`, as tokens for estimates of time."""
-    return len(length_words(text))
 
 
 class CorpusDocuments(TableDocuments):
@@ -120,7 +115,7 @@ class ParsingData(LightningDataModule):
         self.repeated = 0  # number of documents with the text of another
         self.keys: dict[str, int] = {}  # cache key of each text -> index of its first document, longest first
         self._lengths: dict[str, int] = {}  # cache key -> number of characters
-        self.tokens: dict[str, int] = {}  # cache key -> number of tokens, see `count_tokens`
+        self.tokens: dict[str, int] = {}  # cache key -> number of words, as tokens for estimates of time
         self.max_batches: int | None = None  # set by an estimate of time, which parses the first batches only
 
     def setup(self, stage: str | None = None) -> None:
@@ -137,7 +132,7 @@ class ParsingData(LightningDataModule):
             self.repeated += key in indices  # True counts as 1
             indices.setdefault(key, index)
             self._lengths[key] = len(request.text)
-            self.tokens[key] = count_tokens(request.text)  # words, for estimates of time
+            self.tokens[key] = count_words([request.text])
         self.keys = {key: indices[key] for key in sorted(indices, key=lambda key: -self._lengths[key])}
 
     def task(self) -> list[str]:
@@ -185,7 +180,7 @@ class Requests:
 
     @property
     def tokens(self) -> int:
-        """Number of tokens in all batches, see `count_tokens`."""
+        """Number of tokens in all batches, see `ParsingData.tokens`."""
         return sum(self.data.tokens[key] for batch in self.batches for key in batch)
 
     def __len__(self) -> int:

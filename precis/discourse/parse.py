@@ -21,8 +21,8 @@ from datamodules.discourse.cache import ParseCache, ShardWriter
 from datamodules.discourse.distributions import Rows, to_dense
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import Document, UserError
-from datamodules.parsing import CorpusDocuments, ParsingData, add_answers, count_tokens
-from datamodules.text.language import length_words
+from datamodules.parsing import CorpusDocuments, ParsingData, add_answers
+from datamodules.text.language import count_words, length_words
 from datamodules.text.lines import counted, one_line, printable
 from precis.config.parsers import explain_choice, load_parser
 from precis.discourse.tree_drawing import MIN_WIDTH, draw_svg, draw_text
@@ -142,7 +142,7 @@ class ParseWriter(Callback):
     def on_predict_batch_end(self, trainer, pl_module, outputs, batch, batch_idx, dataloader_idx=0) -> None:
         add_answers(self._writer.add, batch, outputs, pl_module)
         if self._progress is not None:
-            self._progress.advance(self._task, sum(count_tokens(request.text) for request in batch))
+            self._progress.advance(self._task, count_words(request.text for request in batch))
 
     def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._resources.close()
