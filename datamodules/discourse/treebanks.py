@@ -7,10 +7,8 @@ from typing import Any
 
 from datamodules.discourse.formats import conllu, dis, rs3
 from datamodules.discourse.records import TreebankDocument, TreebankError, in_language, validate_document
-from datamodules.discourse.trees import Span, Tree, TreeError
+from datamodules.discourse.trees import Tree, TreeError
 from datamodules.text.lines import load_json
-
-__all__ = ["Span", "Tree", "TreebankDocument", "TreebankError", "read_treebank"]
 
 
 def read_json_lines(text: str, name: str) -> list[TreebankDocument]:
