@@ -181,16 +181,15 @@ class ExtractiveData(SentenceData):
 
     def collate(self, rows: list[dict[str, Any]]) -> ExtractiveBatch:  # rows: features by `encode`
         sentences = [row["sentences"] for row in rows]
-        counts = torch.tensor([*map(len, sentences)])  # number of sentences of each document, [B]
-        width = max(1, int(counts.max()))  # at least one column for a batch of empty documents, as in `pad`
+        mask = pad([[1] * len(texts) for texts in sentences]).bool()  # True at sentences, [B, L]
         return ExtractiveBatch(
             **self.token_fields(rows),
             starts=[row["starts"] for row in rows],
-            mask=torch.arange(width) < counts[:, None],  # True at sentences, [B, L]; L is `width`
+            mask=mask,
             candidates=pad([[*map(int, row["usable"])] for row in rows]).bool(),  # sentences that may be selected
             labels=pad([row["labels"] for row in rows]).float(),
             gains=pad([row["gains"] for row in rows], dtype=torch.float),  # ROUGE of each sentence alone
-            shared=pair_mask([row["shared"] for row in rows], width),  # pairs that share a trigram
+            shared=pair_mask([row["shared"] for row in rows], mask.shape[1]),  # pairs that share a trigram
             layout=layout_features(sentences, self.language.code),  # 13 features of each sentence, [B, L, 13]
             sentences=sentences,
         )

@@ -238,8 +238,6 @@ class RSTformerData(NeedsParser, TokenizerData):
 
     def collate(self, rows: list[dict[str, Any]]) -> RSTformerBatch:
         source = pad([row["source"] for row in rows], self.tokenizer.pad)  # [B, S]
-        lengths = torch.tensor([len(row["source"]) for row in rows])  # [B]
-        mask = torch.arange(source.shape[1]) < lengths[:, None]  # [B, S]
         global_mask = torch.zeros_like(source)
         global_mask[:, 0] = 1  # <s> attends to all tokens and all attend to it, as in LED
         token_edu, ldd, gamma = self.discourse(rows, source.shape[1])  # see `RSTformerBatch`
@@ -247,7 +245,7 @@ class RSTformerData(NeedsParser, TokenizerData):
             ids=[row["id"] for row in rows],
             references=[row["references"] for row in rows],
             source=source,
-            source_mask=mask.long(),
+            source_mask=pad([[1] * len(row["source"]) for row in rows]),
             global_mask=global_mask,
             token_edu=token_edu,
             ldd=ldd,

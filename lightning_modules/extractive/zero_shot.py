@@ -121,8 +121,7 @@ class ZeroShot:
             owners, firsts = zip(*(by_token(len(pieces.tokens), pieces.starts, pieces.owners) for pieces in batch))
             owner = pad(owners, -1)  # sentence of each token, [B, T]
             heads = pad(firsts).bool()  # True at the first token of each piece, [B, T]
-            num_sentences = torch.tensor([pieces.sentences for pieces in batch])             # [B]
-            mask = torch.arange(max(1, int(num_sentences.max()))) < num_sentences[:, None]  # [B, L], always L >= 1
+            mask = pad([[1] * pieces.sentences for pieces in batch]).bool()  # True at sentences, [B, L], always L >= 1
             inputs = (tokens.to(device), lengths, owner.to(device), heads.to(device))
             scored = self.network(*inputs, [pieces.starts for pieces in batch], mask.to(device), with_document=True)
             yield group, scored.vectors.cpu(), scored.document.cpu(), mask
