@@ -44,21 +44,19 @@ class CoverageAnnealing(Scheduled):
         if stage == "fit" and "coverage" not in pl_module.loss_weights:  # its class has no option `coverage`
             raise ValueError("CoverageAnnealing needs a model with coverage; set --model.coverage true or drop it")
 
-    def _start(self, trainer: Trainer) -> int:
-        """Return the optimizer step at which coverage is switched on."""
-        return steps_before(trainer, self.start_epoch) if self.start_step is None else self.start_step
+    def _gate_and_weight(self, trainer: Trainer, step: int) -> tuple[float, float]:
+        """Return the gate and the weight of the coverage loss at an optimizer step."""
+        start = steps_before(trainer, self.start_epoch) if self.start_step is None else self.start_step
+        return float(step >= start), ramp(step, start, self.ramp_steps, self.weight)
 
     def switches(self, trainer: Trainer, step: int) -> dict[str, Switch]:
         """Return (present, final) gate and loss weight; nothing for a model that was built without coverage."""
         if not trainer.lightning_module.has_coverage:
             return {}
-        start = self._start(trainer)
-        weight = ramp(step, start, self.ramp_steps, self.weight)
-        return {"coverage_gate": Switch(float(step >= start), 1.0), "coverage_weight": Switch(weight, self.weight)}
+        gate, weight = self._gate_and_weight(trainer, step)
+        return {"coverage_gate": Switch(gate, 1.0), "coverage_weight": Switch(weight, self.weight)}
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int) -> None:
-        start = self._start(trainer)
-        pl_module.coverage_gate = float(trainer.global_step >= start)
-        weight = ramp(trainer.global_step, start, self.ramp_steps, self.weight)
+        pl_module.coverage_gate, weight = self._gate_and_weight(trainer, trainer.global_step)
         pl_module.loss_weights["coverage"] = weight
         pl_module.log("train/coverage_weight", weight, batch_size=1)
