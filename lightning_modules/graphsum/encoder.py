@@ -1,5 +1,6 @@
 """GraphSum, the Hierarchical Transformer and the flat Transformer: one network, three encoders."""
 
+from contextlib import ExitStack
 from typing import NamedTuple, Self, get_args
 
 import torch
@@ -250,10 +251,8 @@ class GraphSumNetwork(TiedOutput):
             sums = weights.new_zeros(*weights.shape[:2], source.ids.shape[1])
             maps.append(sums.scatter_add(2, paragraph, weights))  # padding has weight 0; [B, K T, L]
 
-        hooks = [layer.cross_attention.register_forward_hook(record) for layer in self.decoder]
-        try:
+        with ExitStack() as hooks:  # which it removes at the end
+            for layer in self.decoder:
+                hooks.enter_context(layer.cross_attention.register_forward_hook(record))
             self.decode(inputs, *self.encode(source))
-        finally:
-            for hook in hooks:
-                hook.remove()
         return torch.stack(maps).mean(0).unflatten(1, inputs.shape[1:])

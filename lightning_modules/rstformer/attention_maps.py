@@ -1,6 +1,7 @@
 """Attention between the elementary discourse units (EDUs) of a document in the encoder of a LED."""
 
 import math
+from contextlib import ExitStack
 from typing import NamedTuple
 
 import torch
@@ -42,13 +43,11 @@ def edu_attention(network: DiscourseLED, edus: int, **encoding) -> EduAttention:
         table = None if layer.table is None else layer.table()
         maps_by_layer.append(tuple(between_edus(module, hidden, layer.view, t, token_edu, edus) for t in (table, None)))
 
-    modules = [layer.self_attn.longformer_self_attn for layer in network.encoder.layers]
-    hooks = [module.register_forward_hook(record, with_kwargs=True) for module in modules]
-    try:
+    with ExitStack() as hooks:  # which it removes at the end
+        for layer in network.encoder.layers:
+            attention = layer.self_attn.longformer_self_attn
+            hooks.enter_context(attention.register_forward_hook(record, with_kwargs=True))
         network.encode(**encoding)
-    finally:
-        for hook in hooks:
-            hook.remove()
     return EduAttention(*map(torch.stack, zip(*maps_by_layer)))  # a stack of all maps with discourse, one without
 
 
