@@ -48,10 +48,9 @@ def repetition(summary: Sentences, orders: Sequence[int] = ORDERS, language: str
     summary without such units. N-grams do not cross sentences, but are compared over the whole summary.
     """
     words = _encoded(summary, language)  # integers, for each sentence
-    units_by_name = {str(n): _ngrams(words, n) for n in orders}
-    units_by_name["sentences"] = [tuple(sentence) for sentence in words if sentence]
-    shares = {name: 1 - len(set(units)) / len(units) if units else None for name, units in units_by_name.items()}
-    return {f"repeated_{name}": share for name, share in shares.items()}
+    units_by_name = {f"repeated_{n}": _ngrams(words, n) for n in orders}
+    units_by_name["repeated_sentences"] = [tuple(sentence) for sentence in words if sentence]
+    return {name: 1 - len(set(units)) / len(units) if units else None for name, units in units_by_name.items()}
 
 
 def repeated_ngrams(words: list[str], size: int = 3) -> float:
