@@ -23,8 +23,7 @@ def insert_adapters(model: nn.Module, rank: int, alpha: float, targets: str = QU
         from peft import LoraConfig, inject_adapter_in_model  # takes seconds to load
     except ImportError:
         raise ValueError("adapters need the package peft: pip install 'precis-suite[lora]'") from None
-    for parameter in model.parameters():
-        parameter.requires_grad_(False)
+    model.requires_grad_(False)
     config = LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=_DROPOUT, target_modules=targets)
     inject_adapter_in_model(config, model)
 
