@@ -40,7 +40,6 @@ class PredictionWriter(Callback):
         self.source = source or {}
         self._file: IO[str] | None = None  # this rank's lines, while predictions are written
         self._lock: int | None = None  # of that file, against other commands
-        self._ids: set[str] = set()  # of the documents with a prediction
 
     def _rank_file(self, rank: int) -> Path:  # hidden file with the lines of one rank
         return self.path.with_name(f".{self.path.name}.rank{rank}")
@@ -67,8 +66,8 @@ class PredictionWriter(Callback):
             self._file.close()
             trainer.strategy.barrier("predictions")  # waits until all ranks have closed their files
             if trainer.is_global_zero:
-                self._merge(trainer.world_size)
-                self._write_descriptions(trainer)
+                ids = self._merge(trainer.world_size)  # of the documents with a prediction
+                self._write_descriptions(trainer, ids)
         trainer.strategy.barrier("merged")  # the lock of each rank's file holds until rank 0 has read it
         release_lock(self._lock)
         self._file = None
@@ -77,19 +76,19 @@ class PredictionWriter(Callback):
     on_validation_batch_end = on_predict_batch_end = on_test_batch_end
     on_validation_end = on_predict_end = on_test_end
 
-    def _merge(self, world_size: int) -> None:
-        """Merge the files of all ranks into one, which appears when it is complete; set the ids of its documents."""
+    def _merge(self, world_size: int) -> set[str]:
+        """Merge the files of all ranks into one, which appears when it is complete; return the ids of its documents."""
         parts = [self._rank_file(rank) for rank in range(world_size)]
         # split at line feeds only; `str.splitlines` would also split at separators inside texts
         lines_of_ranks = [part.read_text(encoding="utf-8").split("\n")[:-1] for part in parts]
         # rank r of n has documents r, r + n, ..., so taking one line from each rank in turn restores the order
         lines = [line for turn in zip_longest(*lines_of_ranks) for line in turn if line is not None]
-        self._ids = {json.loads(line)["id"] for line in lines}
         atomic_write(self.path, "".join(line + "\n" for line in lines))
         for part in parts:
             part.unlink()
+        return {json.loads(line)["id"] for line in lines}
 
-    def _write_descriptions(self, trainer: Trainer) -> None:
+    def _write_descriptions(self, trainer: Trainer, ids: set[str]) -> None:
         """Write signatures, description of the weights (if any) and mean scores, each file as a whole."""
         contents = {  # signatures (settings of ROUGE) are the same for all splits
             self.path.with_suffix(".signatures.json"): {
@@ -97,22 +96,22 @@ class PredictionWriter(Callback):
             },
             self.path.with_suffix(".checkpoint.json"): self.checkpoint,
             results_path(self.path): {
-                **self.source, "documents": len(self._ids), "predictions": self.path.name,
+                **self.source, "documents": len(ids), "predictions": self.path.name,
                 "scores": {name: float(value) for name, value in trainer.callback_metrics.items()},
-                **self._lead_scores(trainer),  # language, and scores of a baseline
+                **self._lead_scores(trainer, ids),  # language, and scores of a baseline
             },
         }  # fmt: skip
         for path, content in contents.items():
             if content is not None:  # `checkpoint` may be None
                 atomic_write(path, json.dumps(content, indent=1) + "\n")
 
-    def _lead_scores(self, trainer: Trainer) -> dict[str, Any]:
+    def _lead_scores(self, trainer: Trainer, ids: set[str]) -> dict[str, Any]:
         """Return the language and ROUGE of first sentences, a baseline; {} without references, or for `predict`."""
         data = getattr(trainer, "datamodule", None)  # None if loaders are passed to the trainer
         split = "val" if trainer.state.fn == "validate" else "test"
         if trainer.state.fn == "predict" or not isinstance(data, SummarizationData):
             return {}
-        documents = (document for document in data.scored_documents(split) if document.id in self._ids)
+        documents = (document for document in data.scored_documents(split) if document.id in ids)
         lead = lead_scores(documents, data.language.code)
         return {"language": data.language.code, "lead1": lead} if lead else {}
 
