@@ -67,8 +67,8 @@ class Shard(NamedTuple):
         return _digest(getattr(parse, field) for field in _FIELDS) == self.documents[key].digest
 
 
-def write_shard(folder: Path, rank: int, parses: dict[str, DiscourseParse]) -> Path:
-    """Write parses by key as one shard of a rank, atomically; return its path, with the header's digest in the name.
+def write_shard(folder: Path, rank: int, parses: dict[str, DiscourseParse]) -> None:
+    """Write parses by key as one shard of a rank, atomically, with the header's digest in the name.
 
     Raises:
         UserError: if it cannot be written.
@@ -81,7 +81,6 @@ def write_shard(folder: Path, rank: int, parses: dict[str, DiscourseParse]) -> P
         durable_write(path, content)
     except OSError as error:
         raise cannot_write(folder, error) from None
-    return path
 
 
 def _content(parses: dict[str, DiscourseParse]) -> bytes:
