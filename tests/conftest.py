@@ -44,6 +44,8 @@ BROWSER_FLAGS = (
 )
 QUIET = {"log_every_n_steps": 1, "accelerator": "cpu", "enable_progress_bar": False, "enable_model_summary": False}
 SIZES = {"train": 26, "val": 7, "test": 7}  # odd where documents are dealt out to two processes
+GUM = Path(__file__).resolve().parents[2] / "shared" / "data" / "gum"
+needs_gum = pytest.mark.skipif(not GUM.is_dir(), reason="needs the GUM treebank in ../shared/data")
 
 
 def made_up(number: int, rng: random.Random) -> dict[str, str]:

@@ -4,9 +4,9 @@ import gzip
 import json
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from conftest import GUM, needs_gum
 from hypothesis import given
 from random_trees import to_dependencies, trees
 
@@ -16,8 +16,6 @@ from datamodules.discourse.relations import GUM as GUM_RELATIONS
 from datamodules.discourse.relations import GUM_COUNTS, INVENTORIES, RST_DT, coarsened, inventory_of
 from datamodules.discourse.treebanks import read_treebank
 from datamodules.discourse.trees import SPAN, Node, Span, Tree, TreeError
-
-GUM = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "gum"
 
 # ((0 <- 1) and 2 and 3) <- 4
 FIVE = ["NS", "cause", ["NN", "list", ["NS", "elaboration", 0, 1], 2, 3], 4]
@@ -97,7 +95,7 @@ def test_invalid_trees_are_refused(build, arguments, said):
         build(*arguments)
 
 
-@pytest.mark.skipif(not GUM.is_dir(), reason="needs the GUM data in ../shared/data")
+@needs_gum
 def test_validation_documents_of_gum_and_counts_of_the_treebank():
     path = GUM / "val.jsonl.gz"
     documents = {document.id: document for document in read_treebank(path)}

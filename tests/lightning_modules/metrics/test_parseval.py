@@ -1,17 +1,15 @@
 import math
 import random
-from pathlib import Path
 
 import pytest
 import torch
+from conftest import GUM, needs_gum
 
 from datamodules.discourse.relations import coarsened
 from datamodules.discourse.treebanks import read_treebank
 from lightning_modules.discourse_parser.right_branching import right_branching
 from lightning_modules.metrics.boundaries import BoundaryF1
 from lightning_modules.metrics.parseval import LEVELS, Parseval, parseval_counts, parseval_scores
-
-GUM = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "gum"
 
 # over EDUs 0 1 2 3: ((0 1) (2 3)) and (0 ((1 2) 3)), and one that differs from the first in labels alone
 TARGET = [(0, 1, 3, "NN", "list"), (0, 0, 1, "NS", "cause"), (2, 2, 3, "SN", "elab")]
@@ -97,7 +95,7 @@ def test_what_cannot_be_compared():
             parseval_counts(*arguments)
 
 
-@pytest.mark.skipif(not GUM.is_dir(), reason="needs the GUM data in ../shared/data")
+@needs_gum
 def test_right_branching_on_gum():
     """Measured once for this baseline by another program: 52.1, 22.7, 12.0, 12.0."""
     metric = Parseval()
