@@ -63,7 +63,7 @@ def set_oracle(sentences: list[str], references: list[list[str]], k: int | None)
 @given(TEXT, REFERENCES, st.none() | st.integers(1, 3))
 # Beside the second sentence, the first one scores 2/3 + 2/15, and the third one 4/5 + 0: the first one is chosen
 @example(["g a f g d", "h h b d d", "g", "e e"], [["b c e g d h e d"]], 2)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_oracles_and_scores_equal_brute_force_and_rouge_score(sentences, references, k):
     def score(chosen):
         return best_mean(["rouge1", "rouge2"], references, " ".join(sentences[i] for i in sorted(chosen)))

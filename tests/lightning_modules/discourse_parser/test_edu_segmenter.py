@@ -74,7 +74,7 @@ def check(text: str, edus: list[tuple[int, int]]) -> None:
 ANY = made()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(st.sampled_from("ab. !?,\n\t\u00a0\u200bé\u0301'\"A🧬\u3000\ud800"), max_size=60), st.data())
 def test_edus_cover_any_text(text, data):
     check(text, ANY.segment([asked(text)])[0])

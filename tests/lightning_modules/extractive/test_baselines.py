@@ -29,7 +29,7 @@ STORM = Document(
     st.lists(st.lists(st.sampled_from([*WORDS, "...", "你好"]), max_size=8).map(" ".join), max_size=8),
     st.integers(1, 5), st.sampled_from(sorted(BASELINES)),
 )  # fmt: skip
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_every_baseline_chooses_at_most_k_different_sentences_in_order(sentences, k, name):
     chosen = BASELINES[name](Document("d", [sentences], [["the storm at night", "people"]]), k=k)
     assert chosen == sorted(set(chosen)) and all(0 <= index < len(sentences) for index in chosen)

@@ -51,7 +51,7 @@ def by_hand(scores, mask, relations, options: SelectionOptions) -> list[int]:
 
 @pytest.mark.parametrize("selector, form", [*product(SELECTORS, ["classic"]), ("mmr", "penalty")])
 @given(seed=st.integers(0, 10_000), k=st.integers(1, 6), trade_off=st.sampled_from([0.0, 0.3, 0.7, 1.0]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_equals_a_loop_over_sentences(selector, form, seed, k, trade_off):
     scores, mask, relations = made(seed, 3, 5)
     options = SelectionOptions(selector, k, form, trade_off)

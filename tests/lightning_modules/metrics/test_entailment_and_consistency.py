@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tiny_models import write_bert, write_classifier
 from transformers import BertForSequenceClassification, BertTokenizerFast
@@ -51,7 +51,6 @@ def test_matrices_equal_one_pair_at_a_time(folder, batch_size):
 
 
 @given(st.lists(st.sampled_from([*PERCENTILE_EDGES, 0.5, 0.999]) | st.floats(0, 1, width=32), min_size=1, max_size=9))
-@settings(deadline=None)
 def test_histogram_equals_numpys(values):
     column = torch.tensor(values, dtype=torch.float32)
     expected, _ = np.histogram(column.numpy(), np.array(PERCENTILE_EDGES, dtype=np.float32))

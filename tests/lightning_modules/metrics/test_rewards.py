@@ -116,7 +116,7 @@ def fragments_of_the_paper(summary: list[str], source: list[str]) -> list[tuple[
 
 
 @given(LETTERS, LETTERS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_fragments_equal_the_papers_procedure(summary, source):
     assert fragments(summary, source) == fragments_of_the_paper(summary, source)
 

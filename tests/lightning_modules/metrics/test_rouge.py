@@ -80,13 +80,13 @@ def test_equals_the_digits_that_perl_prints(name, column, stem, mode):
 
 @given(SENTENCES, st.lists(REFERENCE, min_size=1, max_size=3), st.booleans())
 @example(["a " * 9 + "b c d"], [["a " * 9, "a " * 8 + "c d b b b b", "a " * 7 + "c c c c"], ["a " * 4]], False)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_equals_rouge_score_on_any_words(prediction, references, stem):
     assert_same(rouge_scores(prediction, references, EVERY, stem=stem), reference_scores(prediction, references, stem))
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_equals_rouge_score_on_any_text(prediction, reference):
     lines = [line for line in prediction.split("\n") if line]
     targets = [line for line in reference.split("\n") if line]
