@@ -6,7 +6,6 @@ from unittest.mock import Mock
 import pytest
 import torch
 from cases import BY_NAME, CASES
-from conftest import prepared
 from pytorch_lightning import Callback, seed_everything
 from pytorch_lightning.callbacks import LambdaCallback
 from test_harness import trainer_with
@@ -26,8 +25,7 @@ WRITERS = [case for case in CASES if hasattr(case.model_class, "log_probs")]
 
 def first_batch(case, files, **model):
     seed_everything(3, verbose=False)
-    made, data = case.build_model(**model), prepared(case.build_data(files), "fit")
-    made.set_tokenizer(data.tokenizer)
+    made, data = case.build(files, **model)
     return made, next(iter(data.train_dataloader()))
 
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 from cases import CASES
-from conftest import prepared, read_metrics
+from conftest import read_metrics
 from pytorch_lightning.plugins.precision import DoublePrecision
 from torch.nn.functional import cross_entropy
 
@@ -23,12 +23,10 @@ def each(cases):
 @pytest.fixture(scope="module")
 def model_and_batch(request, corpus_files):
     """A model with weights that are far from their initial values, and four documents."""
-    data = prepared(request.param.build_data(corpus_files), "fit")
     torch.manual_seed(0)
     # rows of the output layer without a token; where words are copied, their ids begin after the rows
     more = 5 * issubclass(request.param.model_class, SequenceToSequence)
-    model = request.param.build_model(vocab_size=request.param.model_args["vocab_size"] + more)
-    model.set_tokenizer(data.tokenizer)
+    model, data = request.param.build(corpus_files, vocab_size=request.param.model_args["vocab_size"] + more)
     for parameter in model.parameters():
         parameter.data += 0.2 * torch.randn_like(parameter)
     # in 64 bits, so that rounding is no reason to compare loosely
