@@ -37,8 +37,7 @@ def memory_of(table):
     return {"table": table, "drift": torch.randn(len(table), V)}
 
 
-def search(options, table, which=step, forbidden=()):
-    memory = memory_of(tables(3)) if table is None else table
+def search(options, memory, which=step, forbidden=()):
     documents = len(memory["table"])
     state = {"steps": torch.zeros(documents, dtype=torch.float32)}
     return beam_search(which, state, memory, torch.full((documents,), START), STOP, options, forbidden, padding=-1)
@@ -155,7 +154,7 @@ def test_penalties_are_their_formulas_and_impossible_options_are_named():
     penalties = [DecodingOptions(length_penalty=name, alpha=0.5).penalty(7) for name in ("none", "mean", "gnmt")]
     assert penalties == [1, pytest.approx(7**0.5), pytest.approx((12 / 6) ** 0.5)]
     with pytest.raises(ValueError, match="loosen the decoding options"):
-        search(DecodingOptions(beam_size=2, min_length=0, max_length=3), None, forbidden=(0, 1, 2, 3))
+        search(DecodingOptions(2, min_length=0, max_length=3), memory_of(tables(3)), forbidden=(0, 1, 2, 3))
     for arguments, message in [
         ({"beam_size": 0}, "beam_size must be at least 1, got 0"),
         ({"min_length": 120}, "min_length must be below max_length 120, got 120"),
