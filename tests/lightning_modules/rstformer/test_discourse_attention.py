@@ -120,9 +120,8 @@ def test_gradient_of_the_table(operation, path):
 @pytest.mark.parametrize("injection", ["bias", "log_bias", "product"])
 def test_learned_weights_get_the_gradient_of_finite_differences(injection):
     c = case(length=17)
-    module = DiscourseInjection(head_relations(HEADS, RELATIONS) + 0.1, injection, learn_weights=True).double()
-    if module.beta is not None:
-        module.beta.data.copy_(BETA)
+    module = injection_of(injection, "none", learn_weights=True)
+    module.weights.data += 0.1
 
     def attend(*values):
         made = torch.func.functional_call(module, dict(zip(names, values)), (c.band,))
