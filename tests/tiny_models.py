@@ -34,12 +34,12 @@ def write_bert(folder: Path, words: Iterable[str], kind=BertModel, model_max_len
     return str(folder)
 
 
-def write_classifier(folder: Path, words: Iterable[str], labels: Iterable[str]) -> str:
+def write_classifier(folder: Path, words: Iterable[str], labels: Iterable[str], model_max_length=32) -> str:
     """Write a random classifier of text pairs, the same for all names of classes, with its tokenizer to a folder."""
     names = dict(enumerate(labels))
     classes = {"id2label": names, "label2id": {label: index for index, label in names.items()}}
     sizes = {"max_position_embeddings": 32, "initializer_range": 1.0}
-    return write_bert(folder, words, transformers.BertForSequenceClassification, 32, **classes, **sizes)
+    return write_bert(folder, words, transformers.BertForSequenceClassification, model_max_length, **classes, **sizes)
 
 
 def make_tokenizer(texts: list[str], max_length: int) -> PreTrainedTokenizerFast:

@@ -3,7 +3,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_models import write_bert, write_classifier
+from tiny_models import write_classifier
 from transformers import BertForSequenceClassification, BertTokenizerFast
 
 from lightning_modules.metrics.model_rewards import BertScoreReward, ConsistencyReward, SummaCReward
@@ -99,8 +99,7 @@ def test_scores_of_documents_and_bad_input(folder, tmp_path):
     assert summac_scores(entailment, None, [], []) == []
     # what is longer than the model reads is cut, also a claim, and if the tokenizer states no length
     long = [("storm " * 100, "coast"), ("a", "b " * 100)]
-    sizes = {"max_position_embeddings": 32, "initializer_range": 1.0, "num_labels": 3, "id2label": dict(enumerate(NLI))}
-    unlimited = write_bert(tmp_path, WORDS, BertForSequenceClassification, **sizes)
+    unlimited = write_classifier(tmp_path, WORDS, NLI, model_max_length=None)
     torch.testing.assert_close(entailment.probabilities(long), EntailmentModel(unlimited).probabilities(long))
     assert ConsistencyModel(folder).scores([["b " * 100]], [["a"]])[0] > 0
 

@@ -9,6 +9,7 @@ from transformers import BertModel, BertTokenizerFast
 from lightning_modules.metrics.reference_scores import bert_score, bleu, chrf, meteor
 
 WORDS = ["a", "b", "c", "the", "storm", "hit", "coast", "town", "night"]
+SIZES = {"num_hidden_layers": 2, "max_position_embeddings": 32, "initializer_range": 1.0}
 PREDICTIONS = [["The storm hit the coast.", "Boats sank in the night."], ["The town slept on."], []]
 REFERENCES = [
     [["The storm hit the coast at night.", "Boats sank in it."], ["A storm hit the coast. Boats sank in the night."]],
@@ -69,8 +70,7 @@ def test_meteor_by_hand():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    sizes = {"num_hidden_layers": 2, "max_position_embeddings": 32, "initializer_range": 1.0}
-    return write_bert(tmp_path_factory.mktemp("bert"), WORDS, model_max_length=32, **sizes)
+    return write_bert(tmp_path_factory.mktemp("bert"), WORDS, model_max_length=32, **SIZES)
 
 
 def f1_by_hand(folder: str, layer: int, prediction: str, reference: str) -> float:
@@ -103,8 +103,7 @@ def test_bert_score_equals_its_equations_in_any_batch(folder, layer, tmp_path):
     assert f"|layer:{layer}|" in scores.signature
     if layer == 2:  # the default of a model of one's own is its last layer
         assert bert_score(predictions, references, folder) == scores
-        sizes = {"num_hidden_layers": 2, "max_position_embeddings": 32, "initializer_range": 1.0}
-        unlimited = write_bert(tmp_path, WORDS, **sizes)  # a tokenizer that states no length
+        unlimited = write_bert(tmp_path, WORDS, **SIZES)  # a tokenizer that states no length
         long = [["storm the town " * 20]], [[["storm the town " * 10]]]  # equal in the 30 words that the model reads
         assert bert_score(*long, unlimited).documents == pytest.approx([100], abs=1e-3)
 
