@@ -99,7 +99,6 @@ class Interrupting(RightBranchingParser):
         return super().predict_step(batch, batch_idx)
 
 
-@pytest.mark.integration
 def test_ctrl_c_leaves_what_is_done_and_the_same_command_continues(precis, tmp_path, texts, monkeypatch):
     command_line, before = ["parse", texts, "--out", tmp_path / "parses", *OURS], signal.getsignal(signal.SIGINT)
     monkeypatch.setattr("lightning_modules.discourse_parser.right_branching.RightBranchingParser", Interrupting)

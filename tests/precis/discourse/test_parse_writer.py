@@ -1,9 +1,6 @@
-import signal
-
 from made_up_parses import made_up_document
 from pytorch_lightning.strategies import SingleDeviceStrategy
 from quiet_trainer import quiet_trainer
-from test_parse_command import Interrupting
 
 from datamodules.corpora import parallel
 from datamodules.discourse.cache import ParseCache
@@ -14,41 +11,27 @@ from precis.discourse.parse import ParseWriter
 DOCUMENTS = [made_up_document(number) for number in range(9)]
 
 
-def run(folder, parser: RightBranchingParser, **options) -> ParseWriter:
-    cache = ParseCache(folder)
-    writer = ParseWriter(cache, **options)
+def run(folder, **limits) -> ParseCache:
+    cache, parser = ParseCache(folder), RightBranchingParser()
     data = ParsingData(DOCUMENTS, cache, parser, batch_size=2)
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        quiet_trainer(writer, devices=1).predict(parser, datamodule=data, return_predictions=False)
-    except SystemExit as error:
-        writer.error = error
-    finally:
-        signal.signal(signal.SIGINT, before)
-    writer.left = len(data.missing())
-    return writer
+    trainer = quiet_trainer(ParseWriter(cache, **limits), devices=1)
+    trainer.predict(parser, datamodule=data, return_predictions=False)
+    assert data.missing() == []
+    return ParseCache(folder)
 
 
 def test_a_run_writes_all_and_counts_tokens(tmp_path, capfd, monkeypatch):
     monkeypatch.setattr(parallel, "LINE_INTERVAL", 0.0)
-    writer, cache = run(tmp_path, RightBranchingParser()), ParseCache(tmp_path)
-    assert writer.left == 0 and len(cache) == 9 and cache.missing(cache) == []
+    cache = run(tmp_path)
+    assert len(cache) == 9 and cache.missing(cache) == []
     lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("parsing tokens: ")]
     tokens = sum(len(document.text.split()) for document in DOCUMENTS)
     assert len(lines) == 5 and lines[-1] == f"parsing tokens: {tokens} of {tokens}, 0:00:00 left"
     assert all(line.endswith(":00:01 left") for line in lines[1:-1])
 
 
-def test_an_interrupted_run_keeps_what_it_has_and_continues(tmp_path):
-    writer = run(tmp_path, Interrupting())
-    assert writer.interrupted and isinstance(writer.error, SystemExit)
-    assert writer.left == 5 and len(ParseCache(tmp_path)) == 4
-    again = run(tmp_path, RightBranchingParser())
-    assert again.left == 0 and not again.interrupted
-
-
 def test_ranks_wait_for_each_other_once_they_have_written_shards_as_large_as_asked_for(tmp_path, monkeypatch):
     waited, count = [], lambda strategy, name=None: waited.append((name, len(ParseCache(tmp_path))))
     monkeypatch.setattr(SingleDeviceStrategy, "barrier", count)
-    run(tmp_path, RightBranchingParser(), documents=4)
+    run(tmp_path, documents=4)
     assert ("parses", 9) in waited and len(list(tmp_path.glob("*.safetensors"))) == 3
