@@ -116,11 +116,10 @@ def change_config(path: Path, changes: dict[str, object], out: Path | None = Non
     """Write a config with other values at dotted keys, to its own file or to another one; return that file."""
     from precis.files.nested_values import set_value
 
-    config, out = yaml.safe_load(path.read_text(encoding="utf-8")), out or path
+    config = yaml.safe_load(path.read_text(encoding="utf-8"))
     for key, value in changes.items():
         set_value(config, key, value)
-    out.write_text(yaml.safe_dump(config), encoding="utf-8")
-    return out
+    return write(out or path, config)
 
 
 def free_port() -> int:
