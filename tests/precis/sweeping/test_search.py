@@ -144,8 +144,6 @@ def test_the_median_pruner_ends_trials_below_the_median(tmp_path, tiny_config, p
 
 
 def test_a_folder_of_something_else_and_a_metric_that_is_not_computed_are_refused(tmp_path, tiny_config, precis):
-    import optuna
-
     out = make_search(tmp_path, tiny_config)
     before, journal = contents(out), out / "search.journal"
     plain = write(tmp_path / "plain.yaml", {"base": str(tiny_config), "seeds": [1]})
