@@ -122,6 +122,10 @@ def change_config(path: Path, changes: dict[str, object], out: Path | None = Non
     return write(out or path, config)
 
 
+def write_sweep(folder: Path, base: Path, **parts) -> Path:
+    return write(folder / "sweep.yaml", {"base": str(base), **parts})
+
+
 def free_port() -> int:
     """Return a port of the loopback address that nothing listens on."""
     with socket.create_server(("127.0.0.1", 0)) as probe:

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from conftest import write
+from conftest import write_sweep
 
 pytest.importorskip("optuna")
 
@@ -17,12 +17,9 @@ def read_status(precis, out: Path) -> dict:
 def test_workers_share_the_trials_and_a_requeued_one_continues_its_own(slurm, tiny_config, tmp_path, precis):
     held, out = tmp_path / "held", tmp_path / "out"
     callback = {"class_path": "interrupting.Hold", "init_args": {"folder": str(held), "batch": 3}}
-    content = {
-        "base": str(tiny_config),
-        "set": {"trainer.callbacks": [callback], "trainer.max_epochs": 1},
-        "search": {"trials": 3, "sampler": "random", "keys": {"model.dropout": {"uniform": [0.0, 0.5]}}},
-    }
-    path = write(tmp_path / "search.yaml", content)
+    fixed = {"trainer.callbacks": [callback], "trainer.max_epochs": 1}
+    search = {"trials": 3, "sampler": "random", "keys": {"model.dropout": {"uniform": [0.0, 0.5]}}}
+    path = write_sweep(tmp_path, tiny_config, set=fixed, search=search)
     asked = ["--launcher", "slurm", "--profile.concurrency", 2, "--trust"]
     assert "submitted 2 workers as job" in precis("sweep", path, "--out", out, *asked).succeeded().out
     slurm.wait_for((held / "holding").exists)

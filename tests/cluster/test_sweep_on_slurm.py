@@ -7,13 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from conftest import assert_same_checkpoints, step_of, write
+from conftest import assert_same_checkpoints, step_of, write, write_sweep
 
 SLURM = ["--launcher", "slurm", "--profile.concurrency", 2, "--trust"]
-
-
-def write_sweep(folder: Path, base: Path, **parts) -> Path:
-    return write(folder / "sweep.yaml", {"base": str(base), **parts})
 
 
 def points_of(precis, out: Path) -> dict[str, dict]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from conftest import change_config, write
+from conftest import change_config, write, write_sweep
 from jsonargparse import ArgumentParser
 from pytorch_lightning import Trainer
 from pytorch_lightning.callbacks import Timer
@@ -76,8 +76,8 @@ def test_null_and_number_signs_in_a_sweep(tmp_path, tiny_config):
     grid = {"set": {"data.corpus.id": None}, "grid": {"data.corpus.separator": several}}
     fixed = {"set": {"data.corpus.id": None, "data.corpus.separator": "###"}, "seeds": [1]}
     for content, values in ((grid, several), (fixed, ["###"])):
-        path = write(tmp_path / "sweep.yaml", {"base": str(base), **content})
-        corpora = [point.config["data"]["init_args"]["corpus"]["init_args"] for point in compose(read_sweep(path))]
+        points = compose(read_sweep(write_sweep(tmp_path, base, **content)))
+        corpora = [point.config["data"]["init_args"]["corpus"]["init_args"] for point in points]
         assert [(corpus["separator"], corpus["id"]) for corpus in corpora] == [(value, None) for value in values]
 
 

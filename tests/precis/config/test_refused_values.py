@@ -1,7 +1,7 @@
 """Keys and values that are refused: one line with key and cause, for a run and for a sweep, and no files are left."""
 
 import pytest
-from conftest import change_config, write
+from conftest import change_config, write, write_sweep
 
 integration = pytest.mark.integration
 
@@ -98,7 +98,7 @@ def test_missing_arguments_and_files_in_place_of_a_corpus_are_named(tmp_path, pr
 def test_a_sweep_finds_what_a_run_refuses(key, value, said, tiny_config, tmp_path, check_fit, precis):
     check_fit(said, arguments=f"--{key}={value}", status=(1, 2))
     points = [{"name": "good"}, {"name": "bad", key: value}]
-    path = write(tmp_path / "sweep.yaml", {"base": str(tiny_config), "points": points, "after": []})
+    path = write_sweep(tmp_path, tiny_config, points=points, after=[])
     refused(precis("sweep", path, "--out", tmp_path / "out"), "point 'bad'", said, status=(1, 2))
     assert not (tmp_path / "out").exists()
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 import yaml
-from conftest import change_config, write
+from conftest import change_config, write, write_sweep
 
 from precis.config.trust import check_commands, names_on_command_line
 from tests.precis.sharing.test_import_command import Unpickled
@@ -138,7 +138,7 @@ def test_a_strangers_sweep_calls_nothing(part, tiny_config, tmp_path, trap, prec
     callbacks = [callback(LAMBDA, on_fit_start=call(trap))]
     values = {"set": {"trainer.callbacks": callbacks}, "grid": {"trainer.callbacks": [callbacks, None]}}
     values["points"] = [{"name": "a", "trainer.callbacks": callbacks}]
-    sweep = write(tmp_path / "sweep.yaml", {"base": str(tiny_config), "seeds": [1], part: values[part]})
+    sweep = write_sweep(tmp_path, tiny_config, seeds=[1], **{part: values[part]})
     for options in ([], ["--dry-run"]):
         done = precis("sweep", sweep, "--out", tmp_path / "out", *options)
         refused(done, trap, "os.system", "--trust", "sweep.yaml: point")
@@ -158,7 +158,7 @@ def test_a_strangers_sweep_calls_nothing(part, tiny_config, tmp_path, trap, prec
     "test --trainer.callbacks callbacks.PredictionWriter --trainer.callbacks.path .bashrc",
 ])  # fmt: skip
 def test_commands_of_a_strangers_sweep_name_no_foreign_class(command, tiny_config, tmp_path, trap, precis):
-    sweep = write(tmp_path / "sweep.yaml", {"base": str(tiny_config), "seeds": [1], "after": [command]})
+    sweep = write_sweep(tmp_path, tiny_config, seeds=[1], after=[command])
     for options in ([], ["--dry-run"]):
         refused(precis("sweep", sweep, "--out", tmp_path / "out", *options), trap, "sweep.yaml: after: ")
 

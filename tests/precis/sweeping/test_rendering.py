@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import write
+from conftest import write, write_sweep
 
 from precis.sweeping.job import Job, read_status
 from precis.sweeping.rendering import fill_template, find_template
@@ -79,8 +79,8 @@ def test_the_shells_of_skypilot_and_ray_read_no_value(tmp_path):
 @pytest.mark.integration
 def test_a_pod_of_kubernetes_trains_its_point_once(tmp_path, tiny_config, precis, monkeypatch):
     out, fixed = tmp_path / "out", {"trainer.max_steps": 1, "trainer.limit_val_batches": 1, "trainer.devices": 1}
-    sweep = {"base": str(tiny_config), "set": fixed, "seeds": [1], "after": ["test"]}
-    done = precis("sweep", "render", write(tmp_path / "tiny.yaml", sweep), "--template", "kubernetes", "--out", out)
+    sweep = write_sweep(tmp_path, tiny_config, set=fixed, seeds=[1], after=["test"])
+    done = precis("sweep", "render", sweep, "--template", "kubernetes", "--out", out)
     assert f"{out}/kubernetes.yaml: 1 point" in done.succeeded().out
     assert json.loads(precis("sweep", "status", out, "--json").out)["counts"] == {"missing": 1}
     monkeypatch.delenv("JOB_COMPLETION_INDEX", raising=False)
@@ -96,7 +96,7 @@ def test_a_pod_of_kubernetes_trains_its_point_once(tmp_path, tiny_config, precis
 
 
 def test_bad_input_is_one_line_and_a_template_of_your_own_is_filled(tmp_path, tiny_config, precis):
-    sweep, out = write(tmp_path / "tiny.yaml", {"base": str(tiny_config), "seeds": [1, 2]}), tmp_path / "out"
+    sweep, out = write_sweep(tmp_path, tiny_config, seeds=[1, 2]), tmp_path / "out"
     broken = write(tmp_path / "broken.sh", "echo\n{% for point in points %}\n")
     for template, parts in (
         ("pbs", ["no such file", "kubernetes, ray, skypilot"]),

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from conftest import write
+from conftest import write_sweep
 
 optuna = pytest.importorskip("optuna")
 
@@ -16,8 +16,7 @@ LR = {"log_uniform": [1e-4, 1e-2]}
 
 def write_search(folder: Path, base: Path, keys: dict, other: dict | None = None, **section) -> Path:
     """Write a sweep file with a search; `other` are its sections beside base and search."""
-    content = {"base": str(base), **(other or {}), "search": {"trials": 3, "keys": keys} | section}
-    return write(folder / "search.yaml", content)
+    return write_sweep(folder, base, **(other or {}), search={"trials": 3, "keys": keys} | section)
 
 
 @pytest.mark.parametrize(("section", "message"), [

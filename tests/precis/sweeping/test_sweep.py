@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import read_lines, wait_until, write
+from conftest import read_lines, wait_until, write, write_sweep
 from stub_command import write_stub
 
 from datamodules.documents import UserError
@@ -23,10 +23,6 @@ from precis.sweeping.slurm import Profile, checked_profile
 from precis.training.training import fit_parser
 
 ROOT = Path(__file__).parents[3]
-
-
-def write_sweep(folder: Path, base: Path, **parts) -> Path:
-    return write(folder / "ablation.yaml", {"base": str(base), **parts})
 
 
 def jobs_of(folder: Path, *names: str) -> list[Job]:

@@ -14,7 +14,7 @@ from unittest.mock import Mock
 
 import pytest
 import yaml
-from conftest import wait_until, write
+from conftest import wait_until, write, write_sweep
 
 from datamodules.documents import UserError
 from datamodules.file_locks import release_lock, take_lock
@@ -163,7 +163,7 @@ def test_neither_a_run_nor_a_submission_writes_through_a_link(sweep, tmp_path, p
 
 def test_without_slurm_or_with_a_wrong_profile_nothing_is_written(tmp_path, tiny_config, precis, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    sweep, out = write(tmp_path / "sweep.yaml", {"base": str(tiny_config), "seeds": [1, 2]}), tmp_path / "out"
+    sweep, out = write_sweep(tmp_path, tiny_config, seeds=[1, 2]), tmp_path / "out"
     launch = ["sweep", sweep, "--out", out, "--launcher", "slurm"]
     profile = write(tmp_path / "profile.yaml", 'memory: "1G\\rtouch ran"')
     precis(*launch, "--profile", profile).failed_in_one_line("profile: memory")
@@ -236,8 +236,8 @@ def test_a_sweep_in_the_background_is_cancelled_and_retried(tmp_path, tiny_confi
     out, hold = tmp_path / "out", tmp_path / "hold"
     callback = {"class_path": "interrupting.Hold", "init_args": {"folder": str(hold), "batch": 1}}
     fixed = {"trainer.max_steps": 3, "trainer.callbacks": [callback]}
-    sweep = {"base": str(tiny_config), "set": fixed, "seeds": [1], "after": []}
-    command = ["nohup", *COMMAND, "sweep", write(tmp_path / "sweep.yaml", sweep), "--out", out, "--trust"]
+    sweep = write_sweep(tmp_path, tiny_config, set=fixed, seeds=[1], after=[])
+    command = ["nohup", *COMMAND, "sweep", sweep, "--out", out, "--trust"]
     monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'tests'}{os.pathsep}{ROOT}")
     launcher = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL)
     wait_until((hold / "holding").exists)
