@@ -41,8 +41,8 @@ class Listed(Corpus):
         return self.name
 
 
-def record(name, *parts, references=("Short one.",), where=None):
-    return Record(name, list(parts), list(references), where or f"x.jsonl:{name}")
+def record(name, *parts, references=("Short one.",)):
+    return Record(name, list(parts), list(references), f"x.jsonl:{name}")
 
 
 GOOD = [

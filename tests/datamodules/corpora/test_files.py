@@ -212,8 +212,8 @@ def test_fingerprint_follows_content_and_arguments_not_time(tmp_path):
     assert prints[0] == prints[1] and len({*prints[1], *prints[2]}) == 4
 
 
-def corpus_of(tmp_path, share, number=400):
-    rows = [{"id": f"d{i}", "document": f"text {i // 2} of a document", "summary": "x"} for i in range(number)]
+def corpus_of(tmp_path, share):
+    rows = [{"id": f"d{i}", "document": f"text {i // 2} of a document", "summary": "x"} for i in range(400)]
     return Files(train=str(write_lines(tmp_path / "all.jsonl", rows)), split=share)
 
 

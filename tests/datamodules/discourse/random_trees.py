@@ -11,7 +11,7 @@ RELATIONS = ["elaboration", "cause", "same-unit"]
 
 
 @st.composite
-def trees(draw, most_edus: int = 12, binary: bool = False, satellites: bool = True) -> Tree:
+def trees(draw, most_edus: int = 12, satellites: bool = True) -> Tree:
     """A tree whose nodes are parted at random; nuclei of one node share their relation, which no satellite has.
 
     Without `satellites`, only nodes of two children have one; with them, a single nucleus may have several.
@@ -22,8 +22,7 @@ def trees(draw, most_edus: int = 12, binary: bool = False, satellites: bool = Tr
         start, end = open_spans.pop()
         if start == end:
             continue
-        most = 1 if binary else end - start
-        cuts = draw(st.sets(st.integers(start + 1, end), min_size=1, max_size=most))
+        cuts = draw(st.sets(st.integers(start + 1, end), min_size=1, max_size=end - start))
         starts = (start, *sorted(cuts))
         if draw(st.booleans()) or (len(starts) > 2 and not satellites):
             node = multinuclear(starts, end, draw(st.sampled_from(["list", "contrast"])))

@@ -114,14 +114,14 @@ def test_chance_is_the_same_for_every_document_and_band():
     assert torch.corrcoef(pairs)[0, 1].abs() < 0.2
 
 
-def parse_of(number, sentences, half_width=40):
-    return made_up_parse(ParseRequest.of(made_up_document(number, sentences)), half_width)
+def parse_of(number, sentences):
+    return made_up_parse(ParseRequest.of(made_up_document(number, sentences)), half_width=40)
 
 
-def codes_of(size, half, relations=2, seed=0):
+def codes_of(size, half):
     """A band of random bytes from 1 on, zero on the diagonal and outside the document."""
-    generator = torch.Generator().manual_seed(seed)
-    codes = torch.randint(1, 256, (size, 2 * half + 1, relations), generator=generator, dtype=torch.uint8)
+    generator = torch.Generator().manual_seed(0)
+    codes = torch.randint(1, 256, (size, 2 * half + 1, 2), generator=generator, dtype=torch.uint8)
     return codes * inside(size, half).unsqueeze(-1)
 
 

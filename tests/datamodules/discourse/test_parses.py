@@ -18,9 +18,9 @@ def whole(text: str) -> ParseRequest:
     return ParseRequest("odd", text, ((0, len(text)),), ((0, len(text)),))
 
 
-def parse_of(text: str, edus: list[tuple[int, int]], half_width: int = 3) -> DiscourseParse:
+def parse_of(text: str, edus: list[tuple[int, int]]) -> DiscourseParse:
     tree = random_tree(max(1, len(edus)), 3, random.Random(0))
-    band = torch.rand(len(edus), 2 * half_width + 1, 3)
+    band = torch.rand(len(edus), 7, 3)  # three EDUs to each side
     return DiscourseParse.of(whole(text), edus, RELATIONS, tree, band, gamma=torch.rand(len(edus)))
 
 

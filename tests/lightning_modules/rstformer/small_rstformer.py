@@ -17,8 +17,8 @@ SMALL = {"vocab_size": 320, "hidden_size": 16, "heads": 3, "layers": 2, "inner_s
 SMALL |= {"positions": 64, "target_positions": 48, "dropout": 0.0, "relations": 3, "decoding": DECODING}
 
 
-def small_led(seed: int = 0, **changes) -> LEDForConditionalGeneration:
-    torch.manual_seed(seed)
+def small_led(**changes) -> LEDForConditionalGeneration:
+    torch.manual_seed(0)
     sizes = {"encoder_layers": 2, "decoder_layers": 1, "num_hidden_layers": 2, "vocab_size": 40, "d_model": 12}
     sizes |= {"encoder_attention_heads": 3, "decoder_attention_heads": 3, "attention_window": [8, 8]}
     sizes |= {"encoder_ffn_dim": 24, "decoder_ffn_dim": 24}

@@ -104,8 +104,8 @@ def test_the_path_of_attention_is_chosen_with_a_reason():
 T = 300
 
 
-def network_of(injection="product", ablation="none", window=16) -> DiscourseLED:
-    led = small_led(attention_window=[window] * 2, max_encoder_position_embeddings=T)
+def network_of(injection="product", ablation="none") -> DiscourseLED:
+    led = small_led(attention_window=[16, 16], max_encoder_position_embeddings=T)
     injection = DiscourseInjection(head_relations(3, 3), injection, ablation)
     network = DiscourseLED(led, injection, "chunked").eval()
     for parameter in network.parameters():
