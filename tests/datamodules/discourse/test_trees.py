@@ -49,7 +49,6 @@ def test_satellites_are_attached_one_after_the_other(letters, expected):
     names = tuple(shared if letter == "N" else f"r{place}" for place, letter in enumerate(letters))
     tree = Tree(3, (Node((0, 1, 2), 2, letters, names),))
     assert tree.binary().spans() == [Span(*span) for span in expected]
-    assert Tree.from_nested(json.loads(json.dumps(tree.nested()))) == tree
 
 
 @given(trees())
