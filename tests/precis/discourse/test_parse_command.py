@@ -14,15 +14,19 @@ from conftest import write, write_lines
 from hypothesis import given, settings
 from made_up_parses import made_up_document, made_up_parse
 from PIL import Image
+from pytorch_lightning.strategies import SingleDeviceStrategy
+from quiet_trainer import quiet_trainer
 
 from callbacks.previews import draw_attention
+from datamodules.corpora import parallel
 from datamodules.discourse.cache import ParseCache
 from datamodules.discourse.parses import ParseRequest
 from datamodules.discourse.trees import Span, Tree
 from datamodules.documents import UserError
+from datamodules.parsing import ParsingData
 from lightning_modules.discourse_parser.right_branching import RightBranchingParser
 from precis.discourse import parse as command
-from precis.discourse.parse import heat_map, nucleus_probabilities
+from precis.discourse.parse import ParseWriter, heat_map, nucleus_probabilities
 from precis.discourse.tree_drawing import draw_svg, draw_text
 from tests.datamodules.discourse.random_trees import documents
 
@@ -110,6 +114,35 @@ def test_ctrl_c_leaves_what_is_done_and_the_same_command_continues(precis, tmp_p
     assert "3 documents left; the same command continues" in done.out
     monkeypatch.undo()
     assert "3 documents parsed, 2 were parsed before" in precis(*command_line).succeeded().out
+
+
+DOCUMENTS = [made_up_document(number) for number in range(9)]
+
+
+def write_parses(folder: Path, **limits) -> None:
+    cache, parser = ParseCache(folder), RightBranchingParser()
+    data = ParsingData(DOCUMENTS, cache, parser, batch_size=2)
+    trainer = quiet_trainer(ParseWriter(cache, **limits), devices=1)
+    trainer.predict(parser, datamodule=data, return_predictions=False)
+    assert data.missing() == []
+
+
+def test_the_writer_writes_all_and_counts_tokens(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(parallel, "LINE_INTERVAL", 0.0)
+    write_parses(tmp_path)
+    cache = ParseCache(tmp_path)
+    assert len(cache) == 9 and cache.missing(cache) == []
+    lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("parsing tokens: ")]
+    tokens = sum(len(document.text.split()) for document in DOCUMENTS)
+    assert len(lines) == 5 and lines[-1] == f"parsing tokens: {tokens} of {tokens}, 0:00:00 left"
+    assert all(line.endswith(":00:01 left") for line in lines[1:-1])
+
+
+def test_ranks_wait_for_each_other_once_they_have_written_shards_as_large_as_asked_for(tmp_path, monkeypatch):
+    waited, count = [], lambda strategy, name=None: waited.append((name, len(ParseCache(tmp_path))))
+    monkeypatch.setattr(SingleDeviceStrategy, "barrier", count)
+    write_parses(tmp_path, documents=4)
+    assert ("parses", 9) in waited and len(list(tmp_path.glob("*.safetensors"))) == 3
 
 
 @pytest.mark.parametrize("arguments, problem", [
