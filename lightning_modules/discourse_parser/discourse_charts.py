@@ -17,9 +17,9 @@ from lightning_modules.discourse_parser.chart import (
     node_marginals,
     span_marginals,
 )
-from lightning_modules.discourse_parser.encoder_module import batches_of_similar_size
 from lightning_modules.discourse_parser.ldd import LabelClasses
 from lightning_modules.discourse_parser.span_scorer import DiscourseScorer, Layout, Units
+from lightning_modules.networks.passages import batches_of_similar_size
 
 _CELLS = 400_000  # maximum number of spans, padding included, of charts that are computed together, to bound memory
 _MIN_WEIGHT = 1e-12  # avoids a division by zero for spans without a scored node

@@ -1,6 +1,6 @@
 """What the discourse parser and the EDU segmenter share: a token encoder, its optimizer, and the weights to keep."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -160,13 +160,3 @@ class EncoderModule(LightningModule):
     def save(self, folder: Path | str, bits: int = 16) -> None:
         """Write config.json and model.safetensors, matrices in 16 or 8 bits; see `save_weights`."""
         save_weights(Path(folder), self.settings, self.state_to_keep(), bits)
-
-
-def batches_of_similar_size(sizes: Sequence[int], max_total: int) -> Iterator[list[int]]:
-    """Yield batches of item indices, largest first: count x largest size is at most `max_total`, or count is 1."""
-    order = sorted(range(len(sizes)), key=lambda index: -sizes[index])
-    start = 0
-    while start < len(order):
-        count = max(1, max_total // sizes[order[start]])  # the first item is the largest; others are padded to it
-        yield order[start : start + count]
-        start += count

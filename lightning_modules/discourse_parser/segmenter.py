@@ -10,10 +10,11 @@ from datamodules.text.language import ENGLISH_PARSER, warn_if_not_english
 from datamodules.text.offsets import Span
 from datamodules.text.subwords import MPNET
 from lightning_modules.discourse_parser.boundary_network import BEGIN, LinearChainCRF, SegmentationNetwork, pool_pieces
-from lightning_modules.discourse_parser.encoder_module import EncoderModule, batches_of_similar_size
+from lightning_modules.discourse_parser.encoder_module import EncoderModule
 from lightning_modules.discourse_parser.encoders import TokenEncoderOptions
 from lightning_modules.discourse_parser.shipped import shipped_name
 from lightning_modules.metrics.boundaries import BoundaryF1
+from lightning_modules.networks.passages import batches_of_similar_size
 from lightning_modules.options import EncoderAdamWOptions
 from lightning_modules.summarizer import evaluating
 

@@ -1,6 +1,6 @@
 """Encoders of token ids, pretrained or from scratch, for documents longer than their input limit."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -130,7 +130,8 @@ class Reader(nn.Module):
         flat_ids = ids.flatten()                                                             # [B T]
         flat_segments = None if segments is None else segments.flatten()
         vectors, positions = [], []  # used states, and their positions in [B T]
-        for group in _group_by_size(passages, chunk):
+        for indices in batches_of_similar_size([passage.size for passage in passages], chunk):
+            group = [passages[index] for index in indices]
             width = max(passage.size for passage in group)  # P, to which all are padded
             document, start, size, first, last = torch.tensor(group).unsqueeze(-1).unbind(1)  # of N passages, [N, 1]
             offsets = torch.arange(width)                                                    # [P]
@@ -151,15 +152,14 @@ class Reader(nn.Module):
         return joined.new_zeros(B * T, self.size).index_copy(0, torch.cat(positions), joined).view(B, T, -1)
 
 
-def _group_by_size(passages: Sequence[Passage], max_tokens: int) -> list[list[Passage]]:
-    """Group passages of similar size; a group has up to `max_tokens` tokens with padding, or is one longer passage."""
-    groups: list[list[Passage]] = []
-    for passage in sorted(passages, key=lambda passage: -passage.size):
-        if groups and (len(groups[-1]) + 1) * groups[-1][0].size <= max_tokens:  # padded to the first, the longest
-            groups[-1].append(passage)
-        else:
-            groups.append([passage])
-    return groups
+def batches_of_similar_size(sizes: Sequence[int], max_total: int) -> Iterator[list[int]]:
+    """Yield batches of item indices, largest first: count x largest size is at most `max_total`, or count is 1."""
+    order = sorted(range(len(sizes)), key=lambda index: -sizes[index])
+    start = 0
+    while start < len(order):
+        count = max(1, max_total // sizes[order[start]])  # the first item is the largest; others are padded to it
+        yield order[start : start + count]
+        start += count
 
 
 def extend_positions(model: nn.Module, additional: int) -> None:
