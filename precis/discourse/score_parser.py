@@ -71,6 +71,7 @@ def gold_documents(
         raise UserError(f"the parser's relations ({', '.join(relations)}) are none of {', '.join(INVENTORIES)}")
     gold = []
     for document in coarsened(documents, inventory, where=str(path)):
+        assert document.tree, "documents without a tree were refused above"
         # without annotated ones, as `sentence_starts` finds them for parsers: the baseline branches by sentences
         sentences = document.sentences or sentence_offsets(document.text, document.paragraphs or None, language)
         gold.append(replace(document, tree=document.tree.binary(), sentences=sentences))
