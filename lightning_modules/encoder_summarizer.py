@@ -6,7 +6,7 @@ from typing import Any
 
 from datamodules.text.subwords import encoder_path
 from lightning_modules import options
-from lightning_modules.networks.passages import Reader
+from lightning_modules.networks.passages import Reader, ScratchEncoder
 from lightning_modules.options import DocumentEncoderOptions, EncoderAdamWOptions, EncoderOptions, check_truncation
 from lightning_modules.schedules import steps_needed, two_rates
 from lightning_modules.summarizer import Summarizer
@@ -52,4 +52,9 @@ class EncoderSummarizer(Summarizer):
 
     def export(self, folder: Path) -> dict[str, str]:
         """Write a pretrained encoder, see `Summarizer.export`; `transformers` has no class for the whole model."""
-        return self.reader.export(folder, self.tokenizer)
+        if isinstance(self.reader.model, ScratchEncoder):
+            return {}
+        from lightning_modules.networks.pretrained import save_pretrained  # takes seconds to load
+
+        save_pretrained(folder / "encoder", self.reader.model, self.tokenizer)
+        return {"encoder.checkpoint": "encoder"}

@@ -1,8 +1,7 @@
 """Encoders of token ids, pretrained or from scratch, for documents longer than their input limit."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -92,18 +91,6 @@ class Reader(nn.Module):
         """Build an untrained Transformer encoder for input of any length; arguments as of `ScratchEncoder`."""
         model = ScratchEncoder(vocab_size, size, heads, layers, dropout, segments)
         return cls(model, size, None, segments)
-
-    def export(self, folder: Path, tokenizer: Any) -> dict[str, str]:
-        """Write a pretrained encoder and tokenizer to `folder`/encoder; return {option to load them: path in `folder`}.
-
-        For an encoder from scratch nothing is written and {} returned.
-        """
-        if isinstance(self.model, ScratchEncoder):
-            return {}
-        from lightning_modules.networks.pretrained import save_pretrained  # takes seconds to load
-
-        save_pretrained(folder / "encoder", self.model, tokenizer)
-        return {"encoder.checkpoint": "encoder"}
 
     def forward(self, ids: Tensor, mask: Tensor, segments: Tensor | None = None) -> Tensor:
         """Encode ids [B, T] -> [B, T, H]; the mask is True at tokens; segments, 0 or 1, are ignored by some models."""
