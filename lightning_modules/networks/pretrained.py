@@ -13,6 +13,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from lightning_modules.networks import pretrained_attention
 from lightning_modules.networks.output_layer import upcast_half
+from lightning_modules.networks.text_encoder import max_positions
 
 State = dict[str, Tensor]
 _WITH_PREFIX = ("bart", "led")  # families whose decoder reads two symbols before the summary: `</s>` and `<s>`
@@ -45,18 +46,13 @@ class PretrainedEncoderDecoder(nn.Module):
     @property
     def max_positions(self) -> int | None:
         """Maximum number of tokens of a document; None for T5, whose positions are relative."""
-        return self._positions("encoder")
+        return max_positions(self.model.config)
 
     @property
     def max_target(self) -> int | None:
         """Maximum number of tokens of a summary, the end symbol included; None for T5."""
-        positions = self._positions("decoder")
+        positions = max_positions(self.model.config, "decoder")
         return None if positions is None else positions - self.prefix_length
-
-    def _positions(self, part: str) -> int | None:  # of "encoder" or "decoder"; None if they are relative
-        names = (f"max_{part}_position_embeddings", "max_position_embeddings")  # LED's and BART's, for example
-        limits = (getattr(self.model.config, name, None) for name in names)
-        return next((limit for limit in limits if limit), None)
 
     def encode(self, source: Tensor, mask: Tensor) -> Tensor:
         """Encode documents: ids and mask [B, S] -> [B, S, D]; a `ValueError` if S is above the model's input limit."""

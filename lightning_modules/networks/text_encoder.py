@@ -1,7 +1,7 @@
 """Token vectors of texts of any length, from encoders with an input limit."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -216,9 +216,9 @@ class TextEncoder(WindowedEncoder):
         return [padded[first : first + len(window)] for padded, window in zip(vectors, windows)]
 
 
-def max_positions(config) -> int | None:
-    """Return the input limit of a Hugging Face model in tokens; None for no limit."""
-    names = ("max_encoder_position_embeddings", "max_position_embeddings")  # LED's and others'; T5 has neither
+def max_positions(config, part: Literal["encoder", "decoder"] = "encoder") -> int | None:
+    """Return the input limit of (a part of) a Hugging Face model in tokens; None for no limit."""
+    names = (f"max_{part}_position_embeddings", "max_position_embeddings")  # LED's and others'; T5 has neither
     limit = next((getattr(config, name) for name in names if hasattr(config, name)), None)
     if limit is None or limit < 0:  # XLNet has -1
         return None
