@@ -157,20 +157,20 @@ def fused_attention(
     view: View,
     table: HeadTable | None,
     window: int,
-    mask: BlockMask | None = None,
     compiled: bool = True,
 ) -> Tensor:
     """Return the result of `chunked_attention.chunked_attention`, without dropout; q, k, v are [B, H, T, D].
 
-    `mask`, by default computed by `block_mask`, can be shared by layers. If `compiled` is False (for tests), all T^2
-    scores are computed. Raises a `RuntimeError` if gradients of q, k, v or of the table's entries are required on a
-    CPU, or more shapes have been compiled than `_COMPILE_LIMIT` allows.
+    If `compiled` is False (for tests), all T^2 scores are computed. Raises a `RuntimeError` if gradients of q, k, v or
+    of the table's entries are required on a CPU, or more shapes have been compiled than `_COMPILE_LIMIT` allows.
     """
     factor = None if table is None else table.factor  # set if only the factor beta of the table is learned
     entries = [table.values] if table is not None and factor is None else []
     if torch.is_grad_enabled() and q.device.type == "cpu" and any(x.requires_grad for x in (q, k, v, *entries)):
         raise RuntimeError("fused attention has no backward pass on a CPU: use the chunked path, or torch.no_grad()")
-    mask = block_mask(view, window) if mask is None else mask
+    if window not in view.block_masks:  # computed once, as layers share the view
+        view.block_masks[window] = block_mask(view, window)
+    mask = view.block_masks[window]
     length = q.shape[2]
     padded_length = mask.seq_lengths[0]
     q, k, v = (_pad_end(x, padded_length, 0.0, 2) for x in (q, k, v))

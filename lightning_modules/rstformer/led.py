@@ -19,7 +19,7 @@ from transformers.models.led.modeling_led import LEDEncoderBaseModelOutput
 
 from lightning_modules.rstformer.chunked_attention import chunked_attention, global_attention
 from lightning_modules.rstformer.dense_attention import SHORT, dense_attention
-from lightning_modules.rstformer.fused_attention import MIN_WIDTH, block_mask, fused_attention
+from lightning_modules.rstformer.fused_attention import MIN_WIDTH, fused_attention
 from lightning_modules.rstformer.injection import DiscourseInjection, HeadTable, View, check_band
 from lightning_modules.rstformer.lora import DiscourseAdapters
 
@@ -109,9 +109,7 @@ class LEDWindowAttention(nn.Module):
         table = None if layer_view.table is None else layer_view.table()  # here: activation checkpointing recomputes it
         path, _ = self.choose(hidden_states.device, hidden_states.shape[1])
         if path == "fused":
-            if self.window not in view.block_masks:  # computed once, as layers share the view
-                view.block_masks[self.window] = block_mask(view, self.window)
-            out = fused_attention(q * scale, k, v, view, table, self.window, view.block_masks[self.window])
+            out = fused_attention(q * scale, k, v, view, table, self.window)
         else:
             attend = dense_attention if path == "dense" else chunked_attention
             out = attend(q * scale, k, v, view, table, self.window, self.dropout * self.training)
