@@ -59,11 +59,12 @@ class EduSegmenter(EncoderModule):
         )
         self.crf = LinearChainCRF(2)  # tags `OTHER` and `BEGIN`
 
-    def vectors(self, batch: SegmentationBatch) -> Tensor:
-        """Return the encoder vector of each word, [N, D]."""
+    def vectors(self, batch: SegmentationBatch, pieces: Tensor | None = None) -> Tensor:
+        """Return the encoder vector of each word, [N, D]; `pieces`: subword vectors, [P, D], None to encode texts."""
         if self.subwords is None:  # the small encoder reads words
             return torch.cat(self.encoder(batch.words.split(batch.word_counts)))
-        pieces = torch.cat(self.encoder(batch.pieces.split(batch.piece_counts)))             # [P, D]
+        if pieces is None:
+            pieces = torch.cat(self.encoder(batch.pieces.split(batch.piece_counts)))         # [P, D]
         return pool_pieces(pieces, batch.piece_words, len(batch.words))
 
     def _training_vectors(self, batch: SegmentationBatch) -> Tensor:
@@ -107,11 +108,7 @@ class EduSegmenter(EncoderModule):
         if not features.offsets:  # no words
             return []
         batch = SegmentationBatch.of([features]).to(self.device)
-        if pieces is None:
-            vectors = self.vectors(batch)
-        else:
-            vectors = pool_pieces(pieces, batch.piece_words, len(batch.words))               # [N, D]
-        return self._edus(request.text, features, self._tags(batch, vectors))
+        return self._edus(request.text, features, self._tags(batch, self.vectors(batch, pieces)))
 
     def columns_of(self, parser: EncoderModule) -> list[int] | None:
         """Return which columns of this segmenter's token vectors make the token vectors of a parser, in their order.
