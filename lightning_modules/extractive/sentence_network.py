@@ -78,30 +78,28 @@ class InterSentenceScorer(nn.Module):
         """Apply layers between sentences, [B, L, H] -> [B, L, D]; `features`: `layout_features` [B, L, 13] or None."""
         if self.norm is None:  # there are no layers
             return vectors
-        x = self.placed(vectors, mask, features)  # [B, L, D]
-        key_mask = attention_mask(mask)
-        for layer in self.layers:
-            x = layer(x, key_mask)
-        return self.norm(x)
+        x = self.before_last(vectors, mask, features)                                        # [B, L, D]
+        return self.norm(self.layers[-1](x, attention_mask(mask)))
 
-    def placed(self, vectors: Tensor, mask: Tensor, features: Tensor | None) -> Tensor:
-        """Project sentence vectors, and add embeddings of layout or, without it, positions: [B, L, H] -> [B, L, D]."""
+    def before_last(self, vectors: Tensor, mask: Tensor, features: Tensor | None) -> Tensor:
+        """Project vectors, embed layout or positions, and apply all layers but the last: [B, L, H] -> [B, L, D]."""
         x = self.project(vectors)
         if self.layout is not None:
-            return x + self.layout(features, vectors, mask)
-        return x + sinusoidal(x.shape[1], x.shape[2], x.device).to(x.dtype)
+            x = x + self.layout(features, vectors, mask)
+        else:
+            x = x + sinusoidal(x.shape[1], x.shape[2], x.device).to(x.dtype)
+        for layer in self.layers[:-1]:
+            x = layer(x, attention_mask(mask))
+        return x
 
     def attention(self, vectors: Tensor, mask: Tensor, features: Tensor | None = None) -> Tensor | None:
         """Return the attention between sentences in the last layer, mean over heads, [B, L, L]; None without layers."""
         if self.norm is None:
             return None
-        x = self.placed(vectors, mask, features)  # [B, L, D]
-        key_mask = attention_mask(mask)
-        for layer in self.layers[:-1]:
-            x = layer(x, key_mask)
+        x = self.before_last(vectors, mask, features)                                        # [B, L, D]
         last = self.layers[-1]
         x = last.around_attention.norm(x)  # pre-normalization: attention reads normalized vectors
-        return last.attention.weights(x, x, key_mask).mean(1)
+        return last.attention.weights(x, x, attention_mask(mask)).mean(1)
 
 
 class SentenceNetwork(InterSentenceScorer):
