@@ -78,7 +78,9 @@ class EncoderModule(LightningModule):
         return isinstance(self.encoder, TextEncoder) and self.encoder.frozen
 
     def cached_vectors(self, texts: Sequence[str], compute: Callable[[], Iterable[Tensor]]) -> list[Tensor]:
-        """Return cached float32 vectors of texts by digest (`texts`); if one is missing, `compute` returns all."""
+        """Return the vectors of texts that `compute` returns; of a frozen encoder, cached by digest (`texts`)."""
+        if not self.has_fixed_encoder:
+            return list(compute())
         if any(digest not in self.vector_cache for digest in texts):
             self.vector_cache |= {digest: vectors.half().cpu() for digest, vectors in zip(texts, compute())}
         # the cache holds float16, converted one by one since autocast on CPUs cannot concatenate float16

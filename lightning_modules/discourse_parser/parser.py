@@ -138,8 +138,6 @@ class DiscourseParser(EncoderModule):
 
     def _training_vectors(self, batch: ParserBatch) -> Tensor:
         """Return the padded EDU vectors of a batch, [B, E, 3 H], cached for each text if the encoder is frozen."""
-        if not self.has_fixed_encoder:
-            return self.vectors(batch)
 
         def compute() -> list[Tensor]:
             return [vectors[:size] for vectors, size in zip(self.vectors(batch), batch.sizes.tolist())]  # no padding

@@ -69,11 +69,8 @@ class EduSegmenter(EncoderModule):
 
     def _training_vectors(self, batch: SegmentationBatch) -> Tensor:
         """Return the encoder vector of each word, [N, D], computed only once for each text if the encoder is frozen."""
-        if not self.has_fixed_encoder:
-            return self.vectors(batch)
         digests = [text.digest for text in batch.texts]
-        cached = self.cached_vectors(digests, lambda: self.vectors(batch).split(batch.word_counts))
-        return torch.cat(cached)                                                             # [N, D]
+        return torch.cat(self.cached_vectors(digests, lambda: self.vectors(batch).split(batch.word_counts)))
 
     def emissions(self, batch: SegmentationBatch, vectors: Tensor) -> tuple[Tensor, Tensor]:
         """Return tag scores [C, T, 2] and the mask of words [C, T] for C padded sentences, from word vectors [N, D]."""
