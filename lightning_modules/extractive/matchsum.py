@@ -14,7 +14,7 @@ from lightning_modules.extractive.names import Pooling
 from lightning_modules.extractive.scoring import Pooler, pool_texts
 from lightning_modules.extractive.summary import ExtractiveSummary
 from lightning_modules.networks.output_layer import upcast_half
-from lightning_modules.networks.passages import Passage
+from lightning_modules.networks.passages import sections
 from lightning_modules.options import EncoderAdamWOptions, EncoderOptions
 from lightning_modules.summarizer import evaluating
 
@@ -95,8 +95,7 @@ class MatchSum(EncoderSummarizer):
         A long text has several rows. `sizes`: tokens of each row, on the CPU; `text`: index of each row's text, [N].
         """
         # `encode_passages` reads rows of similar length together, which saves padding, as candidates differ in length
-        rows_and_sizes = enumerate(sizes.tolist())  # each row is one passage, whose states are all used
-        passages = [Passage(document=row, start=0, size=size, first=0, last=size) for row, size in rows_and_sizes]
+        passages = sections(sizes.tolist(), starts=[[0]] * len(rows))  # each row is one passage
         states = self.reader.encode_passages(rows, passages, chunk=_CHUNK)                   # [N, T, H]
         mask = (torch.arange(rows.shape[1]) < sizes[:, None]).to(rows.device, non_blocking=True)  # [N, T]
         pooled = pool_texts(self.pooler, states, mask)                                       # [N, H]
