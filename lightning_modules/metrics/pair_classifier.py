@@ -25,7 +25,6 @@ class PairClassifier:
         self.tokenizer = AutoTokenizer.from_pretrained(name)
         self.model = AutoModelForSequenceClassification.from_pretrained(name).eval().to(device)
         self.batch_size = batch_size
-        self.device = torch.device(device)
         # 512 if neither the tokenizer (a huge number) nor the model (None) has a limit
         self.max_length = min(512, self.tokenizer.model_max_length, max_positions(self.model.config) or 512)
         self.class_names = [self.model.config.id2label[index] for index in range(self.model.config.num_labels)]
@@ -42,7 +41,7 @@ class PairClassifier:
             batch = by_length[start : start + self.batch_size]
             firsts, seconds = ([pairs[index][side] for index in batch] for side in (0, 1))
             inputs = self.tokenizer(firsts, seconds, padding=True, **options)
-            logits = self.model(**inputs.to(self.device)).logits.float()
+            logits = self.model(**inputs.to(self.model.device)).logits.float()
             if logits.shape[1] == 1:  # softmax(0, x) = (1 - sigmoid(x), sigmoid(x))
                 logits = torch.cat([torch.zeros_like(logits), logits], 1)
             result[batch] = logits.softmax(-1).cpu()
