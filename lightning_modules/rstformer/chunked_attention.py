@@ -245,7 +245,7 @@ def chunked_attention(
     Token i attends to token j if |i - j| <= window or j is global, and j is not padding. Time and memory are linear in
     T: scores, and the values of the table for pairs of tokens, are computed for one chunk of queries at a time, in the
     backward pass as well. A CPU computes one document at a time, without its padding; other devices compute all at once
-    (`batched_attention`). Results at global tokens, which need `global_attention`, are left to the caller to replace.
+    (`batched_attention`). Results at global tokens, which attend to all tokens, are left to the caller to replace.
     q, k and v are [B, H, T, D], q already divided by sqrt(D). Discourse changes scores by the table, unless it is None.
     """
     if q.device.type != "cpu":
@@ -255,12 +255,3 @@ def chunked_attention(
     options = _Options(window=window, operation=operation, dropout=dropout, seed=seed, chunk=CHUNK)
     with torch.autocast(q.device.type, enabled=False):  # `_Document` chooses the dtype of each product itself
         return _WindowAttention.apply(q, k, v, values, view.token_mask, view.is_global, view.token_edu, options)
-
-
-def global_attention(q: Tensor, k: Tensor, v: Tensor, token_mask: Tensor, dropout: float = 0.0) -> Tensor:
-    """Return the plain attention of G global tokens (q, divided by sqrt(D)) to all tokens (k, v), [B, H, G, D]."""
-    scores = (q @ k.transpose(-1, -2)).to(torch.promote_types(q.dtype, torch.float32))  # [B, H, G, T]
-    is_padding = ~token_mask[:, None, None]                                             # [B, 1, 1, T]
-    # the lowest number instead of -inf: a document without tokens stays finite
-    weights = scores.masked_fill(is_padding, torch.finfo(scores.dtype).min).softmax(-1).to(v.dtype)
-    return torch.nn.functional.dropout(weights, dropout) @ v

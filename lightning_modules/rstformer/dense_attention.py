@@ -19,7 +19,7 @@ def dense_attention(
     positions = torch.arange(q.shape[2], device=q.device)
     is_near = (positions[:, None] - positions).abs() <= window                        # [T, T]
     visible = (is_near | view.is_global[:, None]) & view.token_mask[:, None]  # [B, T, T]: the window and global keys
-    out = attend(q, k, v, visible, table, view.token_edu, view.token_edu, dropout)
+    out = attend(q, k, v, visible, dropout, table, view.token_edu, view.token_edu)
     return out.masked_fill(~view.token_mask[:, None, :, None], 0)  # the caller replaces outputs at global tokens
 
 
@@ -28,15 +28,15 @@ def attend(
     k: Tensor,
     v: Tensor,
     visible: Tensor,
-    table: HeadTable | None,
-    query_edu: Tensor,
-    key_edu: Tensor,
     dropout: float,
+    table: HeadTable | None = None,
+    query_edu: Tensor | None = None,
+    key_edu: Tensor | None = None,
 ) -> Tensor:
     """Return dense attention of queries to keys, [B, H, Q, D]; a query that sees no key gets the mean of all values.
 
     Queries, divided by sqrt(D), are [B, H, Q, D], keys and values [B, H, K, D]; `visible` is True where a query sees a
-    key, [B, Q, K]. A table changes scores by the discourse units (EDUs) of tokens, [B, Q] and [B, K], -1 for none.
+    key, [B, Q or 1, K]. A table changes scores by the discourse units (EDUs) of tokens, [B, Q] and [B, K], -1 for none.
     """
     with torch.autocast(q.device.type, enabled=False):  # dtypes are chosen below
         scores = q @ k.transpose(-1, -2)                                              # [B, H, Q, K]
@@ -96,10 +96,10 @@ def batched_attention(
             torch.cat([global_k, k[:, :, keys]], 2),
             torch.cat([global_v, v[:, :, keys]], 2),
             visible,
+            dropout,
             table,
             view.token_edu[:, start:end],
             torch.cat([no_edu, view.token_edu[:, keys]], 1),
-            dropout,
             use_reentrant=False,
             preserve_rng_state=dropout > 0,  # so that the backward pass drops the same weights
         )

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from transformers import LEDForConditionalGeneration
 from transformers.models.led.modeling_led import LEDEncoderBaseModelOutput
 
-from lightning_modules.rstformer.chunked_attention import chunked_attention, global_attention
-from lightning_modules.rstformer.dense_attention import SHORT, dense_attention
+from lightning_modules.rstformer.chunked_attention import chunked_attention
+from lightning_modules.rstformer.dense_attention import SHORT, attend, dense_attention
 from lightning_modules.rstformer.fused_attention import MIN_WIDTH, fused_attention
 from lightning_modules.rstformer.injection import DiscourseInjection, HeadTable, View, check_band
 from lightning_modules.rstformer.lora import DiscourseAdapters
@@ -111,8 +111,8 @@ class LEDWindowAttention(nn.Module):
         if path == "fused":
             out = fused_attention(q * scale, k, v, view, table, self.window)
         else:
-            attend = dense_attention if path == "dense" else chunked_attention
-            out = attend(q * scale, k, v, view, table, self.window, self.dropout * self.training)
+            attention = dense_attention if path == "dense" else chunked_attention
+            out = attention(q * scale, k, v, view, table, self.window, self.dropout * self.training)
         return (self.attend_globally(out.transpose(1, 2).flatten(2), hidden_states, view, scale),)
 
     def attend_globally(self, out: Tensor, hidden: Tensor, view: View, scale: float) -> Tensor:
@@ -125,7 +125,8 @@ class LEDWindowAttention(nn.Module):
             states = hidden if len(documents) == len(hidden) else hidden[documents]   # [N, T, D]; no copy if N = B
             q = self.split(self.query_global, hidden[index]) * scale                  # [N, H, G, D / H]
             k, v = (self.split(layer, states) for layer in (self.key_global, self.value_global))
-            global_out = global_attention(q, k, v, view.token_mask[documents], self.dropout * self.training)
+            visible = view.token_mask[documents].unsqueeze(1)                         # [N, 1, T]
+            global_out = attend(q, k, v, visible, self.dropout * self.training)       # [N, H, G, D / H]
             global_out = global_out.transpose(1, 2).flatten(2).to(out.dtype)          # [N, G, D]
             is_padding = ~view.token_mask[index]  # global tokens grouped on the CPU may include it (`View.of`)
             out = out.index_put(index, global_out.masked_fill(is_padding.unsqueeze(-1), 0))
