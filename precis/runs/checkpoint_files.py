@@ -6,9 +6,10 @@ import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
+from io import BufferedWriter, FileIO
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 from jsonargparse import Namespace
@@ -26,23 +27,18 @@ from precis.config.run_config import read_config
 LAST, PREVIOUS, BROKEN = "last.ckpt", "previous.ckpt", "last.broken.ckpt"
 
 
-class _ErrorRecordingFile:
+class _ErrorRecordingFile(BufferedWriter):
     """File for `torch.save` that records the error of a failed `write`, which torch hides in a RuntimeError."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self.file = file
-        self.error: BaseException | None = None  # also KeyboardInterrupt, which may interrupt a write
+    error: BaseException | None = None  # also KeyboardInterrupt, which may interrupt a write
 
     def write(self, content: Any) -> int:
         """Write content; record an error for `_write`, and raise it again."""
         try:
-            return self.file.write(content)
+            return super().write(content)
         except BaseException as error:
             self.error = error
             raise
-
-    def flush(self) -> None:
-        self.file.flush()
 
 
 class WholeCheckpoints(TorchCheckpointIO):
@@ -69,14 +65,13 @@ class WholeCheckpoints(TorchCheckpointIO):
 
 def _write(checkpoint: dict[str, Any], path: Path) -> None:
     """Write a checkpoint to disk; raise the cause, as a full disk or Ctrl-C, where torch raises a `RuntimeError`."""
-    with path.open("wb") as file:
-        recording = _ErrorRecordingFile(file)  # keeps the error that torch replaces
+    with _ErrorRecordingFile(FileIO(path, "wb")) as file:
         try:
-            torch.save(checkpoint, recording)
+            torch.save(checkpoint, file)
         except RuntimeError as error:
-            if recording.error is None and isinstance(error.__context__, KeyboardInterrupt | SystemExit):
-                raise error.__context__ from None  # the signal came while torch wrote, outside of `recording.write`
-            raise recording.error or error from None  # the cause, such as a full disk, if there is one
+            if file.error is None and isinstance(error.__context__, KeyboardInterrupt | SystemExit):
+                raise error.__context__ from None  # the signal came while torch wrote, outside of `file.write`
+            raise file.error or error from None  # the cause, such as a full disk, if there is one
         file.flush()
         os.fsync(file.fileno())  # on disk before it replaces the former checkpoint
 
