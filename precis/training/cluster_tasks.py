@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from pytorch_lightning.plugins import CheckpointIO
-from pytorch_lightning.plugins.environments import ClusterEnvironment, SLURMEnvironment
+from pytorch_lightning.plugins.environments import ClusterEnvironment, SLURMEnvironment, TorchElasticEnvironment
 
 from datamodules.documents import UserError
 from precis.runs.checkpoint_files import WholeCheckpoints
@@ -24,32 +24,26 @@ def number_of_devices(trainer: Mapping[str, Any]) -> int | None:
     return int(devices)
 
 
-def in_slurm_step(environment: Mapping[str, str]) -> bool:
-    """Return whether SLURM started this process as a task of a job; False for one started by hand in a SLURM shell."""
-    return "SLURM_NTASKS" in environment and environment.get("SLURM_JOB_NAME") not in ("bash", "interactive")
-
-
-def check_run_dir(environment: Mapping[str, str]) -> None:
+def check_run_dir() -> None:
     """Raise a `UserError` if there are several processes: without `--run_dir`, each would choose its own folder."""
-    by_torchrun = "TORCHELASTIC_RUN_ID" in environment and int(environment.get("WORLD_SIZE", 1)) > 1
-    if by_torchrun or (in_slurm_step(environment) and int(environment["SLURM_NTASKS"]) > 1):
+    by_torchrun = TorchElasticEnvironment.detect() and int(os.environ.get("WORLD_SIZE", 1)) > 1
+    if by_torchrun or (SLURMEnvironment.detect() and int(os.environ["SLURM_NTASKS"]) > 1):
         problem = "starts several processes, each of which would choose its own run folder"
         raise UserError(f"{'torchrun' if by_torchrun else 'SLURM'} {problem}; pass --run_dir")
 
 
-def check_tasks(trainer: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> None:
+def check_tasks(trainer: Mapping[str, Any]) -> None:
     """Raise a `UserError` if tasks and devices differ: a model would be trained twice, or tasks would wait forever."""
-    environment = os.environ if environment is None else environment  # not a default: `Dataset.map` replaces it
     devices = number_of_devices(trainer) or max(1, torch.cuda.device_count())  # None: all GPUs, or the CPU
     nodes = int(trainer.get("num_nodes") or 1)
-    if "TORCHELASTIC_RUN_ID" in environment:
-        per_node, total = (int(environment.get(name, 1)) for name in ("LOCAL_WORLD_SIZE", "WORLD_SIZE"))
+    if TorchElasticEnvironment.detect():
+        per_node, total = (int(os.environ.get(name, 1)) for name in ("LOCAL_WORLD_SIZE", "WORLD_SIZE"))
         _compare("devices", devices, per_node, "torchrun starts {} processes a node (--nproc-per-node)")
         _compare("num_nodes", nodes, total // per_node, "torchrun runs on {} nodes (--nnodes)")
-    elif in_slurm_step(environment):  # this process is a task of a SLURM job
-        total = int(environment["SLURM_NTASKS"])
-        started_nodes = int(environment.get("SLURM_NNODES", 1))
-        if total > 1 and "SLURM_STEP_ID" not in environment:  # set by srun
+    elif SLURMEnvironment.detect():  # a task of a SLURM job; not a process started by hand in a SLURM shell
+        total = int(os.environ["SLURM_NTASKS"])
+        started_nodes = int(os.environ.get("SLURM_NNODES", 1))
+        if total > 1 and "SLURM_STEP_ID" not in os.environ:  # set by srun
             raise UserError(f"the job has {total} tasks but this is one process; start it with srun precis fit ...")
         _compare("num_nodes", nodes, started_nodes, "SLURM gives the job {} nodes (--nodes)")
         per_node = max(1, total // started_nodes)
@@ -71,7 +65,7 @@ def trainer_plugins(configured: Any) -> list[Any]:
     if not any(isinstance(plugin, CheckpointIO) for plugin in plugins):
         plugins.append(WholeCheckpoints())  # writes them atomically
     has_environment = any(isinstance(plugin, ClusterEnvironment) for plugin in plugins)
-    if not has_environment and in_slurm_step(os.environ) and "TORCHELASTIC_RUN_ID" not in os.environ:  # set by torchrun
+    if not has_environment and SLURMEnvironment.detect() and not TorchElasticEnvironment.detect():
         per_node = int(os.environ["SLURM_NTASKS"]) // int(os.environ.get("SLURM_NNODES", 1))
         os.environ.setdefault("SLURM_NTASKS_PER_NODE", str(per_node))  # Lightning reads it
         plugins.append(SLURMEnvironment(auto_requeue=False))  # `GracefulStop` requeues, after saving

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 
 from datamodules.atomic_write import atomic_write
@@ -13,12 +12,11 @@ from precis.files.data_files import read_json
 MAX_WITHOUT_PROGRESS = 3  # requeues in a row without a new checkpoint; after more, a job would come back for ever
 
 
-def job_id(environment: Mapping[str, str] | None = None) -> str | None:
+def job_id() -> str | None:
     """Return the id of the SLURM job of this process, such as 12, or 12_3 in a job array; None without SLURM."""
-    environment = os.environ if environment is None else environment  # not a default: `Dataset.map` replaces it
-    if array := environment.get("SLURM_ARRAY_JOB_ID"):
-        return f"{array}_{environment['SLURM_ARRAY_TASK_ID']}"
-    return environment.get("SLURM_JOB_ID")
+    if array := os.environ.get("SLURM_ARRAY_JOB_ID"):
+        return f"{array}_{os.environ['SLURM_ARRAY_TASK_ID']}"
+    return os.environ.get("SLURM_JOB_ID")
 
 
 def requeue(run: Path, progress_file: Path | None = None) -> bool:

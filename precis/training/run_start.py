@@ -1,6 +1,5 @@
 """The start of `precis fit`, `validate`, `test` and `predict`: the run folder, its lock, and what training resumes."""
 
-import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -84,7 +83,7 @@ def start_run(command: str, config: Namespace, dump: Callable[[Namespace], str],
 def _new_folder(config: Namespace) -> Path:
     """Return runs/MODEL/TIME, and add it to `sys.argv` as `--run_dir`."""
     if not config.dry_run:  # a dry run writes no folder, so the processes need not agree on one
-        check_run_dir(os.environ)  # refuses several processes, whose times may differ
+        check_run_dir()  # refuses several processes, whose times may differ
     name = config.model.class_path.rsplit(".", 1)[-1].lower()
     folder = Path("runs") / name / datetime.now().strftime("%Y%m%d-%H%M%S")
     sys.argv.append(f"--run_dir={folder}")  # for the processes that Lightning starts on other devices

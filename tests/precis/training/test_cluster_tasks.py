@@ -1,6 +1,9 @@
 """Check of tasks against devices before training."""
 
+import os
 import re
+from functools import partial
+from unittest.mock import patch
 
 import pytest
 from pytorch_lightning.plugins.environments import SLURMEnvironment
@@ -14,6 +17,7 @@ from precis.training.cluster_tasks import check_run_dir, check_tasks, number_of_
 STEP = {"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0", "SLURM_JOB_NAME": "sweep"}
 NODES = STEP | {"SLURM_NTASKS": "4", "SLURM_NNODES": "2"}
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "4"}
+only = partial(patch.dict, os.environ, clear=True)  # as a context: variables of the environment, without others
 
 
 @pytest.mark.parametrize("environment, trainer, said", [
@@ -24,19 +28,21 @@ TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "
     (TORCHRUN, {"devices": 4}, "torchrun starts 2 processes a node (--nproc-per-node) but trainer.devices is 4"),
 ])  # fmt: skip
 def test_tasks_and_devices_are_compared(environment, trainer, said):
-    with pytest.raises(UserError, match=re.escape(said)):
-        check_tasks({"accelerator": "cpu", "num_nodes": 1} | trainer, environment)
+    with only(environment), pytest.raises(UserError, match=re.escape(said)):
+        check_tasks({"accelerator": "cpu", "num_nodes": 1} | trainer)
 
 
 def test_processes_of_a_launcher_that_fit_the_devices_do_not_choose_a_run_folder_each():
     interactive = {"SLURM_JOB_ID": "1", "SLURM_NTASKS": "2", "SLURM_JOB_NAME": "interactive"}
-    check_tasks({"accelerator": "cpu", "devices": 1, "num_nodes": 1}, interactive)
-    check_tasks({"accelerator": "cpu", "devices": 2, "num_nodes": 2}, NODES)
+    for environment, count in ((interactive, 1), (NODES, 2)):
+        with only(environment):
+            check_tasks({"accelerator": "cpu", "devices": count, "num_nodes": count})
     for environment in ({}, TORCHRUN | {"WORLD_SIZE": "1"}):
-        check_run_dir(environment)
+        with only(environment):
+            check_run_dir()
     for environment, launcher in ((STEP | {"SLURM_NTASKS": "2"}, "SLURM"), (TORCHRUN, "torchrun")):
-        with pytest.raises(UserError, match=f"{launcher} starts several processes.*pass --run_dir"):
-            check_run_dir(environment)
+        with only(environment), pytest.raises(UserError, match=f"{launcher} starts several processes.*pass --run_dir"):
+            check_run_dir()
 
 
 def test_devices_are_counted_as_lightning_counts_them_and_a_profile_that_does_not_fit_is_named(tmp_path):

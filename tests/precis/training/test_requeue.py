@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from conftest import wait_until, write
@@ -44,9 +45,10 @@ def requeues(folder: Path) -> list[str]:
 
 
 def test_a_job_is_put_back_if_it_runs_and_slurm_takes_it(scontrol, tmp_path, capsys):
-    # a task of an array is named by both numbers
-    assert job_id({"SLURM_JOB_ID": "9", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3"}) == "7_3"
-    assert job_id({"SLURM_JOB_ID": "9"}) == "9" and job_id({}) is None
+    with patch.dict(os.environ, {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3"}):
+        assert job_id() == "7_3"  # a task of an array is named by both numbers
+    with patch.dict(os.environ, clear=True):
+        assert job_id() is None
     assert requeue(tmp_path) and requeues(scontrol) == ["requeue 7"]
     assert "job 7 is back in the queue" in capsys.readouterr().out
     (scontrol / "refuse").touch()
