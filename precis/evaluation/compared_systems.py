@@ -24,7 +24,7 @@ from precis.evaluation.predictions import read_predictions, scores_path, signatu
 from precis.evaluation.scorers import ScoreOptions, score
 from precis.files.data_files import read_json
 from precis.files.nested_values import leaves
-from precis.runs.prediction_files import NAMES, MissingPredictions, find_predictions, read_rows, recorded_results
+from precis.runs.prediction_files import NAMES, existing_predictions, find_predictions, read_rows, recorded_results
 from precis.runs.sweep_points import POINTS, read_described, without_seed
 
 MAX_KEYS_IN_NAME = 5  # differing config keys in the name of a system; with more, the folder's name is easier to read
@@ -132,7 +132,7 @@ def read_all(paths: Sequence[Path], split: str | None = None, language: str | No
     runs: dict[Path, RunRecord] = {}
     for path, entries in labeled_runs.items():
         # Runs of a sweep without predictions are left out; reading one that the user named (`run == path`) is an error.
-        with_predictions = [(run, label) for run, label in entries if run == path or _has_predictions(run, split)]
+        with_predictions = [(run, label) for run, label in entries if run == path or existing_predictions(run, split)]
         if not with_predictions:
             raise UserError(f"{path}: no point of this sweep has predictions yet; let `precis sweep` finish one")
         if lacking := len(entries) - len(with_predictions):
@@ -154,16 +154,9 @@ def _runs_in(path: Path) -> list[tuple[Path, str]]:
     return [(path / point["run"], without_seed(point["label"])) for point in read_described(path)["points"]]
 
 
-def _has_predictions(folder: Path, split: str) -> bool:
-    try:
-        return find_predictions(folder, split).is_file()
-    except MissingPredictions:
-        return False
-
-
 def _shared_split(folders: Sequence[Path]) -> str:
     """Return the first of test, val and predict (`NAMES`) that all runs with predictions have; `test` if none."""
-    splits = [{split for split in NAMES if _has_predictions(folder, split)} for folder in folders]  # of each run
+    splits = [{split for split in NAMES if existing_predictions(folder, split)} for folder in folders]  # of each run
     shared = set(NAMES).intersection(*filter(None, splits))  # filter: runs without predictions do not count
     return next((split for split in NAMES if split in shared), "test")
 

@@ -18,10 +18,6 @@ SPLITS = {"test": "test", "validate": "val", "predict": "test"}  # by command
 NAMES = {"test": "predictions.jsonl", "val": "predictions.val.jsonl", "predict": "predictions.predict.jsonl"}
 
 
-class MissingPredictions(UserError):
-    """Error: a run has no predictions of a split."""
-
-
 def predictions_path(folder: Path, command: str, source: str | None = None) -> Path:
     """Return the path of predictions by `test`, `validate` or `predict`; `source`: `source_name` of another corpus."""
     name = NAMES[command if command == "predict" else SPLITS[command]]
@@ -38,13 +34,18 @@ def source_name(run_corpus: dict[str, Any], corpus: dict[str, Any]) -> str | Non
 
 def find_predictions(folder: Path, split: str = "test") -> Path:
     """Return the file with a run's predictions of a split: `test`, `val`, or `predict` (by `precis predict`)."""
-    names = ("test", "predict") if split == "test" else (split,)  # `precis predict` reads the test split, too
-    for name in names:
-        if (folder / NAMES[name]).is_file():
-            return folder / NAMES[name]
+    if path := existing_predictions(folder, split):
+        return path
     command = {"val": "validate"}.get(split, split)  # `test` and `predict` are commands
     words = shlex.join(["precis", command, "--run", str(folder)])
-    raise MissingPredictions(f"{folder / NAMES[split]}: not found; run `{words}` first")
+    raise UserError(f"{folder / NAMES[split]}: not found; run `{words}` first")
+
+
+def existing_predictions(folder: Path, split: str) -> Path | None:
+    """Return the file that `find_predictions` looks for; None if there is none."""
+    names = ("test", "predict") if split == "test" else (split,)  # `precis predict` reads the test split, too
+    paths = [folder / NAMES[name] for name in names]
+    return next(filter(Path.is_file, paths), None)
 
 
 def recorded_results(predictions: Path) -> dict[str, Any]:

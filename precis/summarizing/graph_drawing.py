@@ -1,7 +1,6 @@
 """Implementation of `precis graph`: paragraph graphs as tables, as SVG with attention of summaries, and as a page."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +22,7 @@ from precis.config.parsers import load_parser
 from precis.files.figures import html_page
 from precis.files.templates import template
 from precis.files.texts import collect_texts, documents_of
-from precis.runs.prediction_files import MissingPredictions, find_predictions, read_rows
+from precis.runs.prediction_files import existing_predictions, read_rows
 from precis.runs.run_folder import load_run
 
 # lengths in pixels
@@ -206,9 +205,8 @@ def _run_pictures(options: Namespace) -> list[GraphPicture]:
     data = load_run(folder).data
     if not isinstance(getattr(data, "graph", None), ParagraphGraph):
         raise UserError(f"{folder}: its model has no paragraph graph; give a run of GraphSum")
-    predictions = {}
-    with suppress(MissingPredictions):  # the graph is drawn without a summary
-        predictions = {record["id"]: record for record in read_rows(find_predictions(folder, options.split))}
+    path = existing_predictions(folder, options.split)  # without one, graphs are drawn without summaries
+    predictions = {record["id"]: record for record in read_rows(path)} if path else {}
     table = data.documents(options.split)
     index_of_id = {name: index for index, name in enumerate(table["id"])}
     ids = options.id or [name for name in predictions if name in index_of_id][: options.documents]
