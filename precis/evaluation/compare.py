@@ -85,11 +85,7 @@ def _check_outputs(options: Namespace) -> None:
 
 
 def compare_runs(
-    paths: Sequence[Path],
-    baseline: Path | None = None,
-    metrics: str | None = None,
-    split: str | None = None,
-    language: str | None = None,
+    paths: Sequence[Path], baseline: Path | None, metrics: str | None, split: str | None, language: str | None
 ) -> Comparison:
     """Return the comparison that `precis compare` prints for its options; a `UserError` if runs cannot be compared."""
     systems = systems_of(read_all(paths, split, language))

@@ -137,11 +137,7 @@ class Evaluated(NamedTuple):
 
 
 def evaluate_predictions(
-    predictions: Sequence[Prediction],
-    metrics: str | None,
-    options: ScoreOptions,
-    resamples: int = statistics.RESAMPLES,
-    seed: int = 0,
+    predictions: Sequence[Prediction], metrics: str | None, options: ScoreOptions, resamples: int, seed: int
 ) -> Evaluated:
     """Return the scores of outputs, their means with bootstrap intervals, and the metrics that were left out.
 
