@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from datamodules.discourse.trees import Tree, multinuclear
+from datamodules.discourse.trees import Node, Tree
 
 Rows = Literal["side", "nucleus"]
 
@@ -167,7 +167,7 @@ def check_tree(tree: Tensor, size: int, relations: int) -> Tensor:
     if invalid.any():
         node = tree[invalid][0].tolist()
         raise ValueError(f"node {node} of a tree over {size} EDUs and {relations} relations is invalid")
-    nodes = [multinuclear((start, split + 1), end, "") for start, split, end, _, _ in tree.tolist()]
+    nodes = [Node.of((start, split + 1), end, "NN", "") for start, split, end, _, _ in tree.tolist()]
     Tree(size, tuple(nodes))  # raises a TreeError, which is a ValueError, if they are not nested as a tree
     return tree
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 SPAN = "span"  # relation of the only nucleus of a node, whose satellites have the actual relations
 _END = object()  # marks the end of a node on the stack of `Tree.from_nested`
@@ -52,17 +52,12 @@ class Node(NamedTuple):
         """Relation of the first satellite, or of the first nucleus if there is none."""
         return self.relations[self.nuclearity.find("S") if "S" in self.nuclearity else 0]
 
-
-def mononuclear(start: int, split: int, end: int, nuclearity: str, relation: str) -> Node:
-    """Return a node of a nucleus and a satellite, whose EDUs are start ... split and split + 1 ... end; NS or SN."""
-    relations = (SPAN, relation) if nuclearity == "NS" else (relation, SPAN)
-    return Node((start, split + 1), end, nuclearity, relations)
-
-
-def multinuclear(starts: Iterable[int], end: int, relation: str) -> Node:
-    """Return a node whose children, with first EDUs `starts`, are all nuclei with the same relation."""
-    starts = tuple(starts)
-    return Node(starts, end, "N" * len(starts), (relation,) * len(starts))
+    @classmethod
+    def of(cls, starts: tuple[int, ...], end: int, nuclearity: str, relation: str) -> Self:
+        """Return a node whose satellite has `relation`; without a satellite, it is the relation of all nuclei."""
+        nucleus_relation = SPAN if "S" in nuclearity else relation
+        relations = tuple(nucleus_relation if letter == "N" else relation for letter in nuclearity)
+        return cls(starts, end, nuclearity, relations)
 
 
 @dataclass(frozen=True)
@@ -129,12 +124,7 @@ class Tree:
         """Build the binary tree over `size` EDUs from its nodes (see `Span`) in any order, or raise a TreeError."""
         nodes = []
         for start, split, end, nuclearity, relation in spans:  # `split` is the last EDU of the left child
-            if nuclearity == "NN":
-                nodes.append(multinuclear((start, split + 1), end, relation))  # first EDUs of the left and right child
-            elif nuclearity in ("NS", "SN"):
-                nodes.append(mononuclear(start, split, end, nuclearity, relation))
-            else:
-                raise TreeError(f"EDUs {start} to {end}: nuclearity {nuclearity!r} is not one of NS, SN, NN")
+            nodes.append(Node.of((start, split + 1), end, nuclearity, relation))
         return cls(size, tuple(nodes))
 
     def binary(self) -> "Tree":
@@ -221,18 +211,20 @@ def _binary_nodes(node: Node) -> list[Node]:
     nodes: list[Node] = []  # in any order, as `Tree` sorts them
 
     def attach_right(satellite: int, nucleus: int) -> None:
-        left_end = starts[satellite] - 1  # the left child is the nucleus with the satellites attached so far
-        nodes.append(mononuclear(starts[nucleus], left_end, ends[satellite], "NS", node.relations[satellite]))
+        # the left child is the nucleus with the satellites attached so far
+        nodes.append(Node.of((starts[nucleus], starts[satellite]), ends[satellite], "NS", node.relations[satellite]))
 
     for nucleus, following in pairwise(nuclei):
         for satellite in range(nucleus + 1, following):  # a satellite between two nuclei belongs to the first
             attach_right(satellite, nucleus)
     for nucleus, following in reversed(list(pairwise(nuclei))):  # nuclei branch to the right: A (B C)
-        nodes.append(multinuclear((starts[nucleus], starts[following]), ends[last_nucleus], node.relations[following]))
+        children = (starts[nucleus], starts[following])
+        nodes.append(Node.of(children, ends[last_nucleus], "NN", node.relations[following]))
     for satellite in range(last_nucleus + 1, len(starts)):  # after all nuclei: attached to all of them
         attach_right(satellite, first_nucleus)
     for satellite in reversed(range(first_nucleus)):  # before all nuclei, from the nearest to the farthest
-        nodes.append(mononuclear(starts[satellite], ends[satellite], node.end, "SN", node.relations[satellite]))
+        children = (starts[satellite], starts[satellite + 1])  # the right one ends with the node
+        nodes.append(Node.of(children, node.end, "SN", node.relations[satellite]))
     return nodes
 
 
@@ -243,7 +235,7 @@ def _node_of(label: list, starts: tuple[int, ...], end: int) -> Node:
     if isinstance(relation, list) and all(isinstance(name, str) for name in relation) and isinstance(nuclearity, str):
         return Node(starts, end, nuclearity, tuple(relation))
     if isinstance(relation, str) and nuclearity == "NN":
-        return multinuclear(starts, end, relation)
+        return Node.of(starts, end, "N" * len(starts), relation)
     if isinstance(relation, str) and nuclearity in ("NS", "SN") and len(starts) == 2:
-        return mononuclear(starts[0], starts[1] - 1, end, nuclearity, relation)
+        return Node.of(starts, end, nuclearity, relation)
     raise TreeError(f"EDUs {starts[0]} to {end}: {nuclearity!r}, {relation!r} do not fit {len(starts)} children")

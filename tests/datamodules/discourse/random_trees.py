@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import strategies as st
 
 from datamodules.discourse.records import TreebankDocument, join_edus
-from datamodules.discourse.trees import SPAN, Node, Tree, multinuclear
+from datamodules.discourse.trees import SPAN, Node, Tree
 
 RELATIONS = ["elaboration", "cause", "same-unit"]
 
@@ -25,7 +25,7 @@ def trees(draw, most_edus: int = 12, satellites: bool = True) -> Tree:
         cuts = draw(st.sets(st.integers(start + 1, end), min_size=1, max_size=end - start))
         starts = (start, *sorted(cuts))
         if draw(st.booleans()) or (len(starts) > 2 and not satellites):
-            node = multinuclear(starts, end, draw(st.sampled_from(["list", "contrast"])))
+            node = Node.of(starts, end, "N" * len(starts), draw(st.sampled_from(["list", "contrast"])))
         else:
             nucleus = draw(st.integers(0, len(starts) - 1))
             names = [SPAN if i == nucleus else draw(st.sampled_from(RELATIONS)) for i in range(len(starts))]
