@@ -229,17 +229,14 @@ class GraphSumData(NeedsParser, TokenizerData):
 
     def collate(self, rows: list[dict[str, Any]]) -> GraphSumBatch:  # rows: features by `encode`
         L = max(len(row["source"]) for row in rows)  # number of paragraphs of the longest document
-        n = max(len(paragraph) for row in rows for paragraph in row["source"])  # tokens of the longest paragraph
-        source = torch.full((len(rows), L, n), self.tokenizer.pad)
-        mask = torch.zeros(len(rows), L, n, dtype=torch.bool)  # True at tokens
+        paragraphs = []  # L lists of tokens for each document, the last ones empty if it has fewer paragraphs
         graph = torch.zeros(len(rows), L, L)
         for b, row in enumerate(rows):
-            paragraphs = pad(row["source"], -1)  # [paragraphs, tokens]; -1, which is no id, marks padding
-            size, width = paragraphs.shape
-            is_token = paragraphs >= 0
-            source[b, :size, :width] = paragraphs.masked_fill(~is_token, self.tokenizer.pad)
-            mask[b, :size, :width] = is_token
+            size = len(row["source"])
+            paragraphs += row["source"] + [[]] * (L - size)
             graph[b, :size, :size] = weights_of(row)
+        source = pad(paragraphs, self.tokenizer.pad).unflatten(0, (-1, L))
+        mask = pad([[1] * len(tokens) for tokens in paragraphs]).unflatten(0, (-1, L)).bool()  # True at tokens
         # for each document, indices in [L n] of its tokens without padding, to concatenate its paragraphs
         places = [document_mask.nonzero().squeeze(1) for document_mask in mask.flatten(1)]
         shifted = [[self.tokenizer.start, *row["target"][:-1]] for row in rows]  # targets, one token later
