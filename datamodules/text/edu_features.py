@@ -9,6 +9,7 @@ from typing import Protocol, Self
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from datamodules.batch import Batch, on_host
 from datamodules.documents import UserError
@@ -164,9 +165,7 @@ class SegmentationBatch(Batch):
         for text, shift in zip(texts, shifts):
             piece_words.append(torch.where(text.piece_words < 0, text.piece_words, text.piece_words + shift))
         lengths = torch.tensor([length for text in texts for length in text.chains])  # [C]
-        position = torch.arange(int(lengths.max()))  # [T]
-        first_word = lengths.cumsum(0) - lengths  # index of the first word of each chain, [C]; `rows` has all words
-        rows = (first_word[:, None] + position).masked_fill(position >= lengths[:, None], 0)  # 0 at padding, [C, T]
+        chains = torch.arange(int(lengths.sum())).split(lengths.tolist())  # indices of the words of each chain
         return cls(
             ids=[text.id for text in texts],
             references=[[] for _ in texts],  # none, since a segmenter does not summarize
@@ -176,7 +175,7 @@ class SegmentationBatch(Batch):
             pieces=torch.cat([text.pieces for text in texts]),
             piece_counts=[len(text.pieces) for text in texts],
             piece_words=torch.cat(piece_words),
-            rows=rows,
+            rows=pad_sequence(chains, batch_first=True),  # 0 at padding, [C, T]
             lengths=lengths,
             begins=torch.cat([text.begins for text in texts]),
             tags=torch.cat([text.tags for text in texts]),
