@@ -210,21 +210,20 @@ def _binary_nodes(node: Node) -> list[Node]:
     starts, ends = node.starts, [end for _, end in node.children]  # first and last EDU of each child
     nodes: list[Node] = []  # in any order, as `Tree` sorts them
 
-    def attach_right(satellite: int, nucleus: int) -> None:
-        # the left child is the nucleus with the satellites attached so far
-        nodes.append(Node.of((starts[nucleus], starts[satellite]), ends[satellite], "NS", node.relations[satellite]))
+    def join(left: int, right: int, last: int, nuclearity: str) -> None:
+        """Add a node whose two children begin with the children `left` and `right`, and which ends with `last`."""
+        relation = node.relations[left if nuclearity == "SN" else right]
+        nodes.append(Node.of((starts[left], starts[right]), ends[last], nuclearity, relation))
 
     for nucleus, following in pairwise(nuclei):
         for satellite in range(nucleus + 1, following):  # a satellite between two nuclei belongs to the first
-            attach_right(satellite, nucleus)
+            join(nucleus, satellite, satellite, "NS")
     for nucleus, following in reversed(list(pairwise(nuclei))):  # nuclei branch to the right: A (B C)
-        children = (starts[nucleus], starts[following])
-        nodes.append(Node.of(children, ends[last_nucleus], "NN", node.relations[following]))
+        join(nucleus, following, last_nucleus, "NN")
     for satellite in range(last_nucleus + 1, len(starts)):  # after all nuclei: attached to all of them
-        attach_right(satellite, first_nucleus)
+        join(first_nucleus, satellite, satellite, "NS")
     for satellite in reversed(range(first_nucleus)):  # before all nuclei, from the nearest to the farthest
-        children = (starts[satellite], starts[satellite + 1])  # the right one ends with the node
-        nodes.append(Node.of(children, node.end, "SN", node.relations[satellite]))
+        join(satellite, satellite + 1, len(starts) - 1, "SN")
     return nodes
 
 
