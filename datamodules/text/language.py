@@ -106,6 +106,7 @@ _SCRIPTS = {
     "Malayalam": "ml", "Sinhala": "si", "Thai": "th", "Lao": "lo", "Khmer": "km", "Myanmar": "my", "Hangul": "ko",
     "Georgian": "ka", "Armenian": "hy", "Ethiopic": "am", "Han": "zh", "Hiragana": "ja", "Katakana": "ja",
 }  # fmt: skip
+_LETTER = regex.compile("|".join(rf"(?P<{name}>(?=\p{{L}})\p{{{name}}})" for name in _SCRIPTS))  # grouped by script
 
 
 class Language:
@@ -301,8 +302,8 @@ def script_of(texts: Iterable[str]) -> Script | None:
     """Return the most frequent script of the letters in texts; None if no letter belongs to a script of `_SCRIPTS`."""
     letter_counts: Counter[str] = Counter()  # per script
     for character, number in Counter(chain.from_iterable(texts)).items():  # each distinct character once
-        if script := _script(character):
-            letter_counts[script] += number
+        if match := _LETTER.match(character):
+            letter_counts[match.lastgroup] += number
     total = letter_counts.total()
     if not total:
         return None
@@ -311,8 +312,3 @@ def script_of(texts: Iterable[str]) -> Script | None:
     # Japanese has many kana, though perhaps more kanji (Han); Chinese has few, in foreign names at most.
     code = "ja" if name == "Han" and kana > 0.05 * total else _SCRIPTS[name]
     return Script(name, number / total, letter_counts["Latin"] / total, code)
-
-
-@cache
-def _script(character: str) -> str | None:  # name of a letter's script, a key of `_SCRIPTS`
-    return next((name for name in _SCRIPTS if regex.match(rf"(?=\p{{L}})\p{{{name}}}", character)), None)
