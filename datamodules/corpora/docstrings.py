@@ -10,8 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from datamodules.corpora.corpus import Corpus
 from datamodules.corpora.harvest import (
     Docstring,
@@ -49,20 +47,16 @@ def clusters(texts: Sequence[str], criteria: Iterable[Sequence[Hashable]] = (), 
             `num_proc` processes; two texts are near-duplicates from 0.5 on.
         criteria: further criteria, each a sequence with a key for each text; texts with equal keys share a cluster.
     """
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
+    from scipy.cluster.hierarchy import DisjointSet
 
-    pairs = list(_similar_pairs(texts, num_proc))
-    for keys in criteria:  # each text is paired with the first one of the same key
+    groups = DisjointSet(range(len(texts)))
+    for first, second in _similar_pairs(texts, num_proc):
+        groups.merge(first, second)
+    for keys in criteria:  # each text is merged with the first one of the same key
         first_index: dict[Hashable, int] = {}
-        pairs += [(first_index.setdefault(key, index), index) for index, key in enumerate(keys)]  # (i, i) has no effect
-    first, second = zip(*pairs) if pairs else ((), ())  # first index of each pair, second index of each pair
-    edges = coo_array((np.ones(len(pairs)), (first, second)), shape=(len(texts), len(texts)))  # adjacency matrix
-    _, labels = connected_components(edges, directed=False)  # number of the component of each text
-    groups: dict[int, list[int]] = defaultdict(list)
-    for index, label in enumerate(labels):
-        groups[label].append(index)
-    return list(groups.values())
+        for index, key in enumerate(keys):
+            groups.merge(first_index.setdefault(key, index), index)
+    return sorted(sorted(group) for group in groups.subsets())
 
 
 def _similar_pairs(texts: Sequence[str], num_proc: int) -> Iterable[tuple[int, int]]:
