@@ -169,7 +169,7 @@ class PermittedMixture(NamedTuple):
             return cls(logits, None, total, torch.zeros_like(total), outputs.attention, outputs.gate, source)
         forbidden = forbidden.sort(-1).values                                                    # [B, K, F]
         repeated = pad(forbidden[..., 1:] == forbidden[..., :-1], (1, 0))  # so that `excluded` counts each id once
-        is_word = (forbidden >= 0) & (forbidden < layer.size)  # neither padding nor an OOV word
+        is_word = (forbidden >= 0) & (forbidden < len(layer.weight))  # neither padding nor an OOV word
         columns = forbidden.masked_fill(~is_word, 0)
         # log-sum-exp over forbidden words
         excluded = logits.gather(-1, columns).masked_fill(~is_word | repeated, float("-inf")).logsumexp(-1)  # [B, K]

@@ -29,33 +29,40 @@ def vocabulary_logits(features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 class DecodingLayer(NamedTuple):
     """Output layer for many decoding steps, without gradient; on CPUs a batched product over slices of the vocabulary.
 
-    The slices fit into caches, and threads share the batch: `best_words` takes 0.7 times the time of `linear`,
-    `logsumexp` and `topk` over the whole vocabulary (V = 50,000, H = 256, batch of 32, one thread or two).
+    The slices fit into caches: `best_words` takes 0.7 times the time of `linear`, `logsumexp` and `topk` over the whole
+    vocabulary (V = 50,000, H = 256, batch of 32, one thread or two).
     """
 
-    weight: Tensor  # 0 after the last word, [slices, H, words]
-    bias: Tensor  # -inf after the last word, [slices, 1, words]
-    size: int  # V
+    weight: Tensor  # [V, H], in autocast's dtype if enabled
+    bias: Tensor  # [V]
+    slices: Tensor | None  # weights and, as the last row, bias of whole slices, [slices, H + 1, words]; only on CPUs
 
     @classmethod
+    @torch.no_grad()
     def of(cls, weight: Tensor, bias: Tensor) -> Self:
-        """Slice weight [V, H], bias [V] into [slices, H, words], [slices, 1, words], in autocast's dtype if enabled."""
+        """Lay out weight [V, H] and bias [V] for the device that they are on."""
         device = weight.device.type
-        size = len(weight)
         if torch.is_autocast_enabled(device):
             weight, bias = (tensor.to(torch.get_autocast_dtype(device)) for tensor in (weight, bias))
-        if device != "cpu":  # no copy, unlike the slices below, which are for CPUs
-            return cls(weight.mT.unsqueeze(0), bias.view(1, 1, -1), size)  # a single slice, [1, H, V] and [1, 1, V]
-        words = min(size, DECODING_WORDS)  # per slice; padding words of probability 0 fill the last slice
-        weight = pad(weight, (0, 0, 0, -size % words))
-        bias = pad(bias, (0, -size % words), value=float("-inf"))
-        return cls(weight.unflatten(0, (-1, words)).mT.contiguous(), bias.view(-1, 1, words), size)
+        if device != "cpu":
+            return cls(weight, bias, None)
+        whole = len(weight) // DECODING_WORDS * DECODING_WORDS  # words in whole slices
+        rows = torch.cat([weight[:whole], bias[:whole].unsqueeze(1)], 1)             # [whole, H + 1]
+        return cls(weight, bias, rows.unflatten(0, (-1, DECODING_WORDS)).mT.contiguous())
 
+    @torch.no_grad()
     def logits(self, features: Tensor) -> Tensor:
         """Return logits over the vocabulary in float32 or float64: [..., H] -> [..., V]."""
-        rows = features.flatten(0, -2).to(self.weight.dtype).expand(len(self.weight), -1, -1)    # [slices, N, H]
-        logits = torch.baddbmm(self.bias, rows, self.weight)                                     # [slices, N, words]
-        logits = logits.transpose(0, 1).flatten(1)[:, : self.size]                               # [N, V]
+        if self.slices is None:
+            return vocabulary_logits(features, self.weight, self.bias)
+        rows = features.flatten(0, -2).to(self.weight.dtype)                         # [N, H]
+        logits = rows.new_empty(len(rows), len(self.weight))                         # [N, V]
+        slices, _, words = self.slices.shape
+        whole = slices * words  # words in whole slices
+        # both products write to the columns of their words, which saves a copy; 1 is the factor of the bias
+        factors = pad(rows, (0, 1), value=1).expand(slices, -1, -1)                  # [slices, N, H + 1]
+        torch.bmm(factors, self.slices, out=logits[:, :whole].unflatten(1, (slices, words)).transpose(0, 1))
+        torch.addmm(self.bias[whole:], rows, self.weight[whole:].T, out=logits[:, whole:])
         return upcast_half(logits).unflatten(0, features.shape[:-1])
 
 
@@ -83,7 +90,7 @@ def largest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
 def best_words(features: Tensor, layer: DecodingLayer, count: int) -> tuple[Tensor, Tensor]:
     """Return ids and log-probabilities of the `count` most probable words (at most all): [..., H] -> [..., C] each."""
     logits = layer.logits(features)
-    ids, values = largest(logits, min(count, layer.size))
+    ids, values = largest(logits, min(count, len(layer.weight)))
     return ids, values - logits.logsumexp(-1, keepdim=True)
 
 
@@ -156,7 +163,7 @@ class _LogProbs(torch.autograd.Function):
 def _vocabulary_slices(rows: int, size: int, device: torch.device) -> list[slice]:
     """Cut a vocabulary of `size` words into slices, for each of which the logits of all rows are computed at once."""
     max_elements = SLICE_ELEMENTS.get(device.type, SLICE_ELEMENTS["cuda"])
-    words = max(256, max_elements // max(1, rows))  # at least 256, for speed with many rows; `rows` may be 0
+    words = max(1024, max_elements // max(1, rows))  # at least 1,024, for speed with many rows; `rows` may be 0
     return [slice(start, min(start + words, size)) for start in range(0, size, words)]
 
 
