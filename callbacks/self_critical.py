@@ -57,11 +57,12 @@ class SelfCritical(Scheduled):
     documents. The `nll` of models is a mean over tokens instead. With the same gamma, it therefore weighs less than a
     sum over tokens would, by a factor of the number of tokens.
 
-    Samples are drawn without gradient and rescored in one teacher-forced pass, both without dropout and with the
-    constraints of the model's `decoding`: forbidden tokens (the unknown word, an end before `min_length`, repeated
-    n-grams) have no probability, and the rest is renormalised. The distribution is therefore the same in sampling,
-    learning and decoding. Beams, length penalty and `prefer_finished`, which choose between whole hypotheses, do not
-    apply. Rescoring is started before rewards are computed, so that an accelerator works in parallel.
+    Samples are drawn without gradient and rescored in one teacher-forced pass (a pointer-generator keeps the steps of
+    sampling instead, see `sample_with_log_probs`), both without dropout and with the constraints of the model's
+    `decoding`: forbidden tokens (the unknown word, an end before `min_length`, repeated n-grams) have no probability,
+    and the rest is renormalised. The distribution is therefore the same in sampling, learning and decoding. Beams,
+    length penalty and `prefer_finished`, which choose between whole hypotheses, do not apply. Rescoring is started
+    before rewards are computed, so that an accelerator works in parallel.
 
     With `updates` above 1 the DataModule delivers each batch several times. Samples, rewards and advantages are those
     of the first time, and the term is -E[min(rho A, clamp(rho) A)] with rho = P / P_old (`clipped_gain`). Checkpoints
@@ -272,7 +273,8 @@ class SelfCritical(Scheduled):
 
     def _draw(self, module: Generative, batch: Batch, options: DecodingOptions) -> tuple[DrawnSamples, Tensor]:
         """Draw samples, and return them with advantages and values to log, and their log P with gradient, [B, K, T]."""
-        samples = module.sample(batch, options)
+        draw = getattr(module, "sample_with_log_probs", None)  # faster; log P is None if sampling could not keep it
+        samples, log_probs = draw(batch, options) if draw else (module.sample(batch, options), None)
         on_host = Samples(samples.tokens.cpu(), samples.lengths.cpu())  # rewards are computed there
         width = int(on_host.lengths.max())                                           # T
         on_host = on_host._replace(tokens=on_host.tokens[..., :width])
@@ -280,7 +282,8 @@ class SelfCritical(Scheduled):
         drawn = Samples(samples.tokens[:, first_sample:, :width].contiguous(), samples.lengths[:, first_sample:])
         # log-probabilities are started before rewards are computed on the CPU, so that an accelerator works in parallel
         reference = self.reference.log_probs(batch, drawn, options) if self.kl else None
-        log_probs = self._log_probs(module, batch, drawn, options)                   # [B, K, T]
+        if log_probs is None:
+            log_probs = self._log_probs(module, batch, drawn, options)               # [B, K, T]
         advantage = self.advantages(module, batch, on_host)                          # [B, K, T]
         # padding carries no gradient; nor, with `mask_truncated`, does a sample without an end symbol
         tokens, lengths = (part[:, first_sample:] for part in on_host)

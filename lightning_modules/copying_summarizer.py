@@ -21,6 +21,8 @@ from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.decoding.sampling import rescore, sample, sample_with
 from lightning_modules.networks import copying
 from lightning_modules.networks.copying import CopyOutputs, PermittedMixture, target_log_probs
+from lightning_modules.networks.dropout import without_dropout
+from lightning_modules.networks.kept_steps import KeptStep, kept_rows
 from lightning_modules.networks.output_layer import DecodingLayer
 from lightning_modules.summarizer import Samples, Summarizer, Summary, evaluating
 
@@ -77,7 +79,7 @@ class CopyingSummarizer(Summarizer):
             rows = (samples.tokens != PAD).flatten().nonzero().squeeze(1)            # [N]
             return self.target_log_probs(batch, outputs, samples.tokens, rows)
         if options.is_untruncated and not options.no_repeat_ngram:  # faster: P of the samples' tokens alone
-            return self._permitted_log_probs(batch, outputs, samples, options)
+            return self.permitted_log_probs(batch, outputs, samples, options, kept=())
         source = self.source_ids(batch)
         num_ids = max(self.vocab_size, int(source.max()) + 1)  # V + the most OOV words of a document
         tokens_per_document = samples.tokens[0].numel()                              # K T
@@ -94,25 +96,33 @@ class CopyingSummarizer(Summarizer):
         forbidden = forbidden_tokens(options)
         return rescore(distribution, samples.tokens, samples.lengths, STOP, options, forbidden)
 
-    def _permitted_log_probs(
-        self, batch: Batch, outputs: CopyOutputs, samples: Samples, options: DecodingOptions
+    def permitted_log_probs(
+        self, batch: Batch, outputs: CopyOutputs, samples: Samples, options: DecodingOptions, kept: Sequence[KeptStep]
     ) -> Tensor:
-        """Compute `log_probs` without P of all words, if forbidden tokens depend on positions alone, not n-grams."""
+        """Compute `log_probs` without P of all words, if forbidden tokens depend on positions alone, not n-grams.
+
+        `kept`: the steps that drew the samples, whose P is used instead of computing it again; empty if there are none.
+        """
         tokens = samples.tokens
         always_forbidden = forbidden_tokens(options)
         steps = torch.arange(tokens.shape[-1], device=tokens.device)
         in_sample = steps < samples.lengths.unsqueeze(-1)                            # [B, K, T]
-        too_short = steps < options.min_length                                       # [T]
         # before the minimum length the end symbol is forbidden, too, so these positions are computed separately
-        cases = [(in_sample & too_short, (*always_forbidden, STOP)), (in_sample & ~too_short, always_forbidden)]
+        end_allowed = min(options.min_length, tokens.shape[-1])  # first step at which a sample may end
+        cases = [(0, end_allowed, (*always_forbidden, STOP)), (end_allowed, tokens.shape[-1], always_forbidden)]
         log_probs = 0  # each case adds 0 at the positions of the other one
-        for positions, forbidden in cases:
+        for start, end, forbidden in cases:
+            if start == end:
+                continue
+            if kept:  # rows of samples that have ended are among those of a step; they are masked below
+                rows, known = kept_rows(kept, start, end)
+            else:
+                rows, known = (in_sample & (start <= steps) & (steps < end)).flatten().nonzero().squeeze(1), ()
             log_probs = log_probs + target_log_probs(
                 output=self.network.output, outputs=outputs, source=self.source_ids(batch), target=tokens,
-                rows=positions.flatten().nonzero().squeeze(1),  # flat positions in [B K T]
-                unknown=UNK, words=len(self.tokenizer), forbidden=forbidden,
+                rows=rows, unknown=UNK, words=len(self.tokenizer), forbidden=forbidden, known=known,
             )  # fmt: skip
-        return log_probs
+        return log_probs.masked_fill(~in_sample, 0)
 
     def _outputs(self, tokens: Tensor, state: State, memory: State) -> tuple[CopyOutputs, State]:
         """Run `decoder_step` after the previous tokens, extended ids [B, K], with OOV words read as UNK."""
@@ -137,34 +147,51 @@ class CopyingSummarizer(Summarizer):
         return *mixture.candidates(count, memory["first"]), next_state  # first occurrence of each source word
 
     def _draw(
-        self, layer: DecodingLayer, greedy_first: bool, tokens: Tensor, state: State, memory: State, blocked: Tensor
+        self,
+        layer: DecodingLayer,
+        greedy_first: bool,
+        kept: list[KeptStep] | None,
+        tokens: Tensor,
+        state: State,
+        memory: State,
+        blocked: Tensor,
     ) -> tuple[Tensor, Tensor, State]:
-        """Draw the next tokens; the function `Draw` of `sample_with` once the first two arguments are bound.
+        """Draw the next tokens; the function `Draw` of `sample_with` once the first three arguments are bound.
 
         With `greedy_first` the first sample of each document gets the most probable token. `blocked`: F forbidden ids
-        for each of K samples of b unfinished documents, [b, K, F]. Returns tokens, log P, [b, K] each, and next state.
+        for each of K samples of b unfinished documents, [b, K, F]. The step is added to the list `kept`, with gradient.
+        Returns tokens, log P, [b, K] each, and next state.
         """
         outputs, state = self._outputs(tokens, state, memory)
-        mixture = PermittedMixture.of(layer, outputs, memory["source"], blocked)
-        tokens = mixture.draw()
-        if greedy_first:
-            tokens[:, 0] = mixture.most_probable(memory["first"])[:, 0]  # first occurrence of source words
-        return tokens, mixture.log_probs(tokens.unsqueeze(-1)).squeeze(-1), state
+        with torch.no_grad():
+            mixture = PermittedMixture.of(layer, outputs, memory["source"], blocked)
+            tokens = mixture.draw()
+            if greedy_first:
+                tokens[:, 0] = mixture.most_probable(memory["first"])[:, 0]  # first occurrence of source words
+            log_probs = mixture.log_probs(tokens.unsqueeze(-1)).squeeze(-1)
+        if kept is not None:
+            kept.append(KeptStep(memory["documents"], outputs, mixture.probabilities, mixture.total))
+        return tokens, log_probs, state
 
-    def generate(self, batch: Batch, options: DecodingOptions) -> Hypotheses:
-        """Run beam search, or sampling with `options.sample`, in eval mode; generated tokens are extended ids."""
+    def generate(self, batch: Batch, options: DecodingOptions, kept: list[KeptStep] | None = None) -> Hypotheses:
+        """Run beam search, or sampling with `options.sample`, in eval mode; generated tokens are extended ids.
+
+        With a list `kept`, sampling from the untruncated distribution, with gradient and without dropout, adds its
+        steps to the list.
+        """
         extended = self.source_ids(batch)
         forbidden = forbidden_tokens(options)
-        with evaluating(self):
+        with evaluating(self) if kept is None else without_dropout(self):
             encoded, initial = self.network.encode(batch.source, batch.lengths)
             memory = encoded._asdict() | {"source": extended, "first": copying.first_positions(extended)}  # for copying
+            memory["documents"] = torch.arange(len(extended), device=extended.device)  # of `KeptStep`, [B]
             state = {name: tensor.squeeze(1) for name, tensor in initial._asdict().items()}  # [B, 1, ...] -> [B, ...]
             start_ids = torch.full_like(extended[:, 0], START)                       # [B]
             num_words = len(self.tokenizer)
             output = self.network.output
             layer = DecodingLayer.of(output.weight[:num_words], output.bias[:num_words])  # V may be larger
             if options.sample and options.is_untruncated:  # draws without the probabilities of all words
-                draw = partial(self._draw, layer, options.greedy_first)
+                draw = partial(self._draw, layer, options.greedy_first, kept)
                 return sample_with(draw, state, memory, start_ids, STOP, options, forbidden, PAD)
             search = sample if options.sample else beam_search
             return search(partial(self._step, layer), state, memory, start_ids, STOP, options, forbidden, PAD)

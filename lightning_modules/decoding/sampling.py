@@ -41,6 +41,7 @@ def _exclude(log_probs: Tensor, excluded: Tensor, keep: Tensor | None) -> Tensor
 Draw = Callable[[Tensor, State, State, Tensor], tuple[Tensor, Tensor, State]]
 
 
+@torch.no_grad()
 def sample(
     step: Step,
     state: State,
@@ -77,7 +78,6 @@ def sample(
     return sample_with(draw, state, memory, start, stop, options, forbidden, padding)
 
 
-@torch.no_grad()
 def sample_with(
     draw: Draw,
     state: State,
@@ -88,7 +88,10 @@ def sample_with(
     forbidden: tuple[int, ...] = (),
     padding: int = 0,
 ) -> Hypotheses:
-    """Sample as `sample`, but with a function that draws the next tokens, see `Draw`, in place of `step`."""
+    """Sample as `sample`, but with a function that draws the next tokens, see `Draw`, in place of `step`.
+
+    States may have gradients. The log-probabilities that `draw` returns must have none, as they are added in place.
+    """
     B, K, T = len(start), options.beam_size, options.max_length  # K samples of each document
     # the K samples of a document start from the same state, [B, ...] -> [B, K, ...], and symbol
     state = {name: tensor.unsqueeze(1).expand(-1, K, *tensor.shape[1:]) for name, tensor in state.items()}

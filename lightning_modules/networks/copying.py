@@ -5,11 +5,12 @@ P(w) = p_gen P_vocab(w) + (1 - p_gen) sum_{i: w_i = w} a_i over the vocabulary a
 document that the vocabulary lacks. `PermittedMixture` is the distribution of one decoder step.
 """
 
+from functools import partial
 from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear, logsigmoid, pad, softplus
+from torch.nn.functional import embedding, linear, logsigmoid, pad, softplus
 
 from lightning_modules.networks import output_layer
 from lightning_modules.networks.output_layer import DecodingLayer, largest, smoothed_log_probs, upcast_half
@@ -24,7 +25,7 @@ class CopyOutputs(NamedTuple):
 
     features: Tensor  # input of the output layer, [..., H]
     attention: Tensor  # distribution over the source positions to copy from, [..., S]
-    gate: Tensor | None  # logit of the probability to generate, [...]; None for a model that does not copy
+    gate: Tensor | None = None  # logit of the probability to generate, [...]; None for a model that does not copy
 
 
 def copied_mass(attention: Tensor, source: Tensor, targets: Tensor) -> Tensor:
@@ -56,6 +57,7 @@ def target_log_probs(
     unknown: int,
     words: int | None = None,
     forbidden: tuple[int, ...] = (),
+    known: tuple[Tensor, ...] = (),
 ) -> Tensor:
     """Return log P(y_t) of target words, renormalized over the words that are not forbidden, [B, K, T].
 
@@ -71,9 +73,12 @@ def target_log_probs(
         unknown: id that a model without copying generates for out-of-vocabulary words.
         words: number of words; the output layer may have more rows, which get no probability; None if it has not.
         forbidden: ids that get no probability at any of `rows`; the last word must not be one of them.
+        known: log-sum-exp and softmax over permitted words at `rows`, see `KnownLogProbs`; empty if not known.
     """
-    weight = output.weight[:words]
-    bias = output.bias[:words]
+    weight, bias = output.weight, output.bias
+    if words and words < len(weight):  # the gradient of a slice costs a copy
+        weight, bias = weight[:words], bias[:words]
+    sparse_rows = partial(embedding, weight=weight, sparse=True)  # rows of weights, with a gradient of their size
     # without forbidden words, as in training, no tensor is transferred from the CPU
     banned = torch.tensor(forbidden, device=target.device) if forbidden else target.new_empty(0, dtype=torch.long)
     features = outputs.features.flatten(0, 2)[rows]                                              # [N, H]
@@ -82,15 +87,18 @@ def target_log_probs(
     # a target outside the vocabulary can only be copied; the last word, which is permitted, stands in for it here
     anchor = tokens.masked_fill(~in_vocabulary, unknown if outputs.gate is None else len(bias) - 1)
     permitted_bias = bias.index_fill(0, banned, float("-inf"))
-    log_probs, _ = smoothed_log_probs(features, weight, permitted_bias, anchor)                  # [N]
+    if known:
+        log_probs = output_layer.KnownLogProbs.apply(features, weight, permitted_bias, anchor, *known)  # [N]
+    else:
+        log_probs, _ = smoothed_log_probs(features, weight, permitted_bias, anchor)              # [N]
     if outputs.gate is not None:
         gate = outputs.gate.flatten()[rows]
         mass = copied_mass(outputs.attention, source.unsqueeze(1), target).flatten()[rows]       # [N]
         share = normalizer = 0.0  # logs of 1: all words are permitted
         if forbidden:
             # log-sum-exp of the logits of all permitted words: the logit of any of them less its log-probability
-            permitted = upcast_half((features * weight[anchor]).sum(-1) + bias[anchor]) - log_probs
-            excluded = upcast_half(linear(features, weight[banned], bias[banned])).logsumexp(-1)
+            permitted = upcast_half((features * sparse_rows(anchor)).sum(-1) + bias[anchor]) - log_probs
+            excluded = upcast_half(linear(features, sparse_rows(banned), bias[banned])).logsumexp(-1)
             # log of the permitted words' share of P_vocab, e^permitted / (e^permitted + e^excluded)
             share = -softplus(excluded - permitted)
             readable = ~torch.isin(source, banned)[:, None, None]                                # [B, 1, 1, S]

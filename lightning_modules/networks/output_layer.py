@@ -160,6 +160,43 @@ class _LogProbs(torch.autograd.Function):
         return grad_features.to(features.dtype), grad_weight, grad_bias, None
 
 
+class KnownLogProbs(torch.autograd.Function):
+    """log P at a target, if P = softmax(x W^T + b) and the log-sum-exp of the logits, [N], are known.
+
+    P is given as consecutive rows, [n, V], in any number of tensors. Other arguments as of `smoothed_log_probs`.
+    """
+
+    @staticmethod
+    def forward(ctx, features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, total: Tensor, *probabilities):
+        """Return log P of targets, [N]."""
+        ctx.save_for_backward(features, weight, targets, *probabilities)
+        columns = targets.unsqueeze(1).split([len(rows) for rows in probabilities])
+        chosen = torch.cat([rows.gather(1, column) for rows, column in zip(probabilities, columns)]).squeeze(1)  # P
+        logits = upcast_half((features * weight[targets]).sum(-1) + bias[targets])
+        return torch.where(chosen < torch.finfo(chosen.dtype).tiny, logits - total, chosen.log())  # P may underflow
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor):
+        """Backward pass: d logits = -g (P - onehot), [N, V]; -g multiplies features and their gradients, [N, H]."""
+        features, weight, targets, *probabilities = ctx.saved_tensors
+        grad_weight, grad_bias = torch.empty_like(weight), weight.new_empty(len(weight))
+        grad_features = 0
+        factor = -grad.unsqueeze(-1)                                                     # [N, 1]
+        scaled = (factor * features).to(features.dtype)
+        for part in _vocabulary_slices(len(features), len(weight), features.device):
+            # P - onehot of a slice, a copy that fits into caches, [N, words]
+            excess = torch.cat([rows[:, part] for rows in probabilities])
+            column, inside = _columns_in(part, targets)  # [N, 1]; for targets outside, `column` is arbitrary
+            excess.scatter_add_(-1, column, -inside.to(excess.dtype))
+            grad_bias[part] = excess.T.mv(factor.squeeze(-1))
+            excess = excess.to(features.dtype)
+            grad_weight[part] = excess.T @ scaled
+            grad_features = grad_features + upcast_half(excess @ weight[part].to(features.dtype))
+        grad_features = (factor * grad_features).to(features.dtype)
+        return grad_features, grad_weight, grad_bias, None, None, *[None] * len(probabilities)
+
+
 def _vocabulary_slices(rows: int, size: int, device: torch.device) -> list[slice]:
     """Cut a vocabulary of `size` words into slices, for each of which the logits of all rows are computed at once."""
     max_elements = SLICE_ELEMENTS.get(device.type, SLICE_ELEMENTS["cuda"])

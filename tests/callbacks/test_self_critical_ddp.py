@@ -39,18 +39,31 @@ def one(batch: Batch, index: int) -> Batch:
 
 def by_document(model):
     """A model whose draws are a function of the document, not of the process and the batch that it is in."""
-    draw = model.sample
+    draw, draw_with_log_probs = model.sample, getattr(model, "sample_with_log_probs", None)
 
-    def sample(batch: Batch, options: DecodingOptions) -> Samples:
+    def padded(parts: list[torch.Tensor]) -> torch.Tensor:
+        longest = max(part.shape[2] for part in parts)
+        return torch.cat([pad(part, (0, longest - part.shape[2])) for part in parts])
+
+    def each(batch: Batch, options: DecodingOptions, draw) -> list:
         made = []
         for index, name in enumerate(batch.ids):
             torch.manual_seed(zlib.crc32(name.encode()))
             made.append(draw(one(batch, index), options))
-        longest = max(samples.tokens.shape[2] for samples in made)
-        tokens = [pad(samples.tokens, (0, longest - samples.tokens.shape[2])) for samples in made]
-        return Samples(torch.cat(tokens), torch.cat([samples.lengths for samples in made]))
+        return made
+
+    def sample(batch: Batch, options: DecodingOptions) -> Samples:
+        tokens, lengths = zip(*each(batch, options, draw))
+        return Samples(padded(tokens), torch.cat(lengths))
+
+    def sample_with_log_probs(batch: Batch, options: DecodingOptions) -> tuple[Samples, torch.Tensor | None]:
+        samples, log_probs = zip(*each(batch, options, draw_with_log_probs))
+        tokens, lengths = zip(*samples)
+        return Samples(padded(tokens), torch.cat(lengths)), None if options.greedy_first else padded(log_probs)
 
     model.sample = sample
+    if draw_with_log_probs:
+        model.sample_with_log_probs = sample_with_log_probs
     return model
 
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from copying_models import AGENTS, POINTER_GENERATORS, SENTENCE_END, WORDS, V, build, make_batch, naive_terms
@@ -53,6 +55,27 @@ def test_no_temperature_draws_a_word_that_a_document_does_not_have():
     for row, tokens in enumerate(model.generate(batch, options).tokens):
         oov = {word for word in batch.source_extended[row].tolist() if word >= V}
         assert set(tokens.flatten().tolist()) == {PAD, STOP, *range(4, 4 + WORDS), *oov}
+
+
+@pytest.mark.parametrize("min_length", [0, 2, 9])
+@pytest.mark.parametrize("name", POINTER_GENERATORS)
+def test_log_probs_kept_from_sampling_equal_those_of_a_second_pass_gradients_included(name, min_length):
+    model, batch = build(name, dropout=0.5).double().train(), make_batch(name)
+    options = DecodingOptions(beam_size=4, min_length=min_length, max_length=12, sample=True)
+    torch.manual_seed(3)
+    samples, kept = model.sample_with_log_probs(batch, options)
+    assert model.training
+    torch.manual_seed(3)
+    assert torch.equal(model.sample(batch, options).tokens[..., : kept.shape[-1]], samples.tokens)
+    again = model.eval().log_probs(batch, samples, options)
+    torch.testing.assert_close(kept, again, rtol=1e-10, atol=1e-10)
+    weights, parameters = torch.rand_like(again), [part for part in model.parameters() if part.requires_grad]
+    sums = [(weights * values).sum() for values in (kept, again)]
+    gradients = [torch.autograd.grad(value, parameters, materialize_grads=True) for value in sums]
+    torch.testing.assert_close(*gradients, rtol=1e-9, atol=1e-10)
+    assert all(part.any() for part in gradients[0][:2])
+    for other in ({"no_repeat_ngram": 2}, {"temperature": 0.5}, {"greedy_first": True}):
+        assert model.sample_with_log_probs(batch, replace(options, **other))[1] is None
 
 
 @pytest.mark.parametrize("name", ["pointer-coverage", "m5"])
