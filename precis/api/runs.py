@@ -57,7 +57,7 @@ class Run:
         self._lock = RLock()  # options of the model are changed during a call, so only one thread may use it
         checkpoint_path = Path(checkpoint) if checkpoint else None  # None: the best one
         try:
-            pretrained = PretrainedOptions(**options)  # of which a run of this suite uses only `generation`
+            pretrained = PretrainedOptions(**options)  # of which a run of this suite takes only `generation`
             # no limit on evaluated documents, whatever the config of the run says
             loaded = load_model(path, checkpoint_path, options=pretrained, cache_dir=self._folder.name, max_eval=None)
         except ArgumentError as error:  # a config of the run that this version does not read
@@ -68,6 +68,7 @@ class Run:
         self.model: Summarizer | HuggingFaceSummarizer | LexRank = loaded.model
         self.data: SummarizationData | TextDocuments = loaded.data
         self.config: dict[str, Any] = loaded.config
+        self._generation = pretrained.generation if self.config else {}  # a model of Hugging Face has them by now
 
     def __repr__(self) -> str:
         return f"<precis.Run {str(self.path)!r}: {type(self.model).__name__}>"
@@ -167,7 +168,7 @@ class Run:
 
     def _summarize(self, data: SummarizationData, options: Mapping[str, Any]) -> list[Summary]:
         """Summarize the test split of `data`, in order; `options` replace those of the model during this call."""
-        with self._lock, changed_options(self.model, options):
+        with self._lock, changed_options(self.model, {**self._generation, **options}):
             return self.model.scored(list(summarize_all(self.model, data)))  # with ROUGE where there are references
 
 
@@ -180,7 +181,7 @@ def load(path: str | Path, checkpoint: str | Path | None = None, **options: Any)
             hub, or the folder or name of a summarizer or chat model of Hugging Face.
         checkpoint: path of a checkpoint to use instead of the run's best one.
         options: of a model of Hugging Face, see `PretrainedOptions`: `generation`, `prompt`, `long_documents` ...;
-            `lexrank` takes `language`.
+            `lexrank` takes `language`, a run decoding options as `generation`.
 
     Raises:
         UserError: if there is no such model, its checkpoint does not fit, or an option is refused.

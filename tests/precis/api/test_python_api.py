@@ -51,9 +51,11 @@ def test_summaries_equal_those_of_the_command(run, trained, precis, tmp_path):
     assert summary.scores == pytest.approx(api.rouge("\n".join(summary.sentences), row["summary"]))
 
 
-def test_options_hold_for_one_call_and_wrong_arguments_are_refused(run):
-    before = run.model.decoding
-    assert len(run.summarize(TEXTS[0], beam_size=1, min_length=0, max_length=1).words) <= 1
+def test_options_hold_for_one_call_and_wrong_arguments_are_refused(run, trained):
+    before, short = run.model.decoding, {"beam_size": 1, "min_length": 0, "max_length": 1}
+    assert len(run.summarize(TEXTS[0], **short).words) <= 1
+    assert len(api.load(trained, generation=short | {"max_length": 9}).summarize(TEXTS[0], max_length=1).words) <= 1
+    assert len(api.load(trained, generation=short).summarize(TEXTS[0]).words) <= 1
     for call, message in (
         (lambda: run.summarize(TEXTS[0], beam=4), "PointerGenerator has no option 'beam' of summaries; it has beam_si"),
         (lambda: run.summarize("  "), "text 1 has no words; leave it out"),
