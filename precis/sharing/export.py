@@ -55,8 +55,9 @@ def write_export(
         shutil.copytree(run / "text", folder / "text")
     metadata = _metadata(loaded, read_checkpoint(path, verify=False))  # `load_run` has verified it
     weights = {name: value for name, value in loaded.model.state_dict().items() if name not in left_out}
-    write_exported(folder / EXPORTED, weights, metadata, bits=8 if compact else 32)
-    card = model_card(run, name or run.name, loaded, config, metadata["global_step"], licence, note, folder)
+    metadata["bits"] = 8 if compact else 32  # of matrices
+    write_exported(folder / EXPORTED, weights, metadata, metadata["bits"])
+    card = model_card(run, name or run.name, loaded, metadata, licence, note, folder)
     (folder / "README.md").write_text(card, encoding="utf-8")
     for path in folder.rglob("*.safetensors"):  # written with permissions for their owner alone
         path.chmod((folder / "config.yaml").stat().st_mode)
@@ -112,7 +113,7 @@ def _export_other_models(loaded: Run, config: dict[str, Any], folder: Path) -> N
 
 
 def model_card(
-    run: Path, name: str, loaded: Run, config: dict[str, Any], step: int, licence: str | None, note: str, folder: Path
+    run: Path, name: str, loaded: Run, metadata: dict[str, Any], licence: str | None, note: str, folder: Path
 ) -> str:
     """Return the card as Markdown with a header in YAML; the text, from model_card.md, lists the files in `folder`."""
     model_class = type(loaded.model)
@@ -126,11 +127,11 @@ def model_card(
         base_model=pretrained if is_name else None,
     )
     environment = {"corpus": {}} | _record(run, "environment.json")  # for a run folder without the file
-    results = _record(run, "results.json")
+    results, step = _record(run, "results.json"), metadata["global_step"]
     scored_step = _record(run, "predictions.checkpoint.json").get("step", step)  # of the weights that were tested
     if scored_step != step or "--model." in results.get("command", ""):  # other weights, or options such as decoding's
         results = {}
-    corpus = config["data"]["init_args"].get("corpus") or {}
+    corpus = read_config(folder)["data"]["init_args"].get("corpus") or {}
     corpus_arguments = {key: value for key, value in (corpus.get("init_args") or {}).items() if value is not None}
     card = ModelCard.from_template(
         header,
@@ -149,6 +150,7 @@ def model_card(
         results=results,
         signatures=_record(run, "predictions.signatures.json"),
         step=step,
+        bits=metadata["bits"],
         licence=licence,
     )
     return f"{card}\n"

@@ -155,6 +155,8 @@ def test_the_card_says_what_the_records_of_the_run_say(run_folder, tmp_path, pre
     assert line in card and 'precis.load("heron")' in card
     assert f"train: 26 documents, digest {record['corpus']['train']['digest']}" in card
     assert "license: apache-2.0" in card and str(record["seed"]) in card and "See, Liu and Manning" in card
+    compact = export(precis, run_folder, tmp_path / "compact", "--compact=true") / "README.md"
+    assert "stored in 8 bits" in compact.read_text(encoding="utf-8") and "8 bits" not in card
     changed = results | {"command": "precis test --model.decoding.beam_size 1"}
     (run_folder / "results.json").write_text(json.dumps(changed), encoding="utf-8")
     other = export(precis, run_folder, tmp_path / "other_decoding") / "README.md"
