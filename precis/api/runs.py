@@ -151,7 +151,7 @@ class Run:
         if isinstance(documents, Corpus):
             return documents
         if isinstance(documents, str) and documents in ("train", "val", "test"):
-            if not self.config:  # empty for a model of Hugging Face, which has no corpus
+            if not (self.path / "config.yaml").is_file():  # a model by its name, which brings no documents along
                 raise UserError(f"{self.path}: it has no documents of its own; give a file, a corpus or a list")
             return Records([text_row(as_document(record)) for record in run_documents(self.path, documents)])
         if isinstance(documents, (str, Path)):

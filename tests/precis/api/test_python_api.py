@@ -61,6 +61,7 @@ def test_options_hold_for_one_call_and_wrong_arguments_are_refused(run, trained)
         (lambda: run.summarize("  "), "text 1 has no words; leave it out"),
         (lambda: run.summarize(TEXTS, max_length=2.5), "decoding.max_length is 2.5; give a whole number"),
         (lambda: run.evaluate(TEXTS, metrics="rouge"), "rouge cannot be computed: there are no references"),
+        (lambda: api.load("small").evaluate("test"), "small: it has no documents of its own; give a file"),
         (lambda: api.rouge(["rain", "fell"], "rain"), "2 summaries and 1 reference"),
         (lambda: api.rouge("rain", "rain", rouge_parts="pr"), "rouge_parts is 'pr'; give f or prf"),
         (lambda: api.rouge("rain", " "), "summary 1: a reference is empty"),
