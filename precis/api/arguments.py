@@ -29,6 +29,7 @@ def text_rows(texts: Text | Iterable[Text]) -> list[dict[str, Any]]:
     """Return a dict with `id` (by default 1, 2, ...) and `document` of each text; a `UserError` if one has no words."""
     records = []
     texts = [texts] if isinstance(texts, str | Mapping | Document) else texts  # a single text becomes a list
+    texts = texts.to_dict("records") if hasattr(texts, "iterrows") else texts  # a table of pandas
     for number, text in enumerate(checked("texts", texts, Iterable, "a string, or a list of strings"), start=1):
         if not isinstance(text, (str, Mapping, Document)):
             kind = type(text).__name__

@@ -99,11 +99,12 @@ def test_scores_equal_those_of_the_commands(run_folder, precis, run, trained, co
     pd.testing.assert_frame_equal(evaluation.scores, expected)
     assert [one.id for one in evaluation.summaries] == [row["id"] for row in read_lines(predictions)]
     documents = [as_document(row) for row in run_documents(trained, "test")]
+    table = pd.DataFrame(read_lines(corpus_files["test"]))
     first, *others = [
         run.evaluate(texts, metrics="rouge", resamples=10).scores["mean"].tolist()
-        for texts in ("test", corpus_files["test"], read_lines(corpus_files["test"]), documents)
+        for texts in ("test", corpus_files["test"], read_lines(corpus_files["test"]), documents, table)
     ]
-    assert others == [first] * 3
+    assert others == [first] * 4
     row = {"document": "Die Ärztin prüfte die Straße für Schüler.", "summary": "Ärzte prüften Straßen für Schüler."}
     german = api.load("lexrank", language="de").evaluate([row], metrics="rouge", resamples=10)
     means = api.rouge(german.summaries[0].text, row["summary"], language="de")
