@@ -2,9 +2,8 @@
 
 import argparse
 from typing import Any
-from unittest.mock import patch
 
-from jsonargparse import ArgumentParser
+from jsonargparse import ArgumentParser, capture_parser
 
 import datamodules.corpora
 import lightning_modules
@@ -35,8 +34,7 @@ def _whole_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers()
     for name, command in COMMANDS.items():
         subparser = commands.add_parser(name, help=command.purpose)
-        command_parser, _ = find_parser(name, [])
-        for action in command_parser._actions:
+        for action in _parser_of(name)._actions:
             # shtab knows nothing of jsonargparse's own actions, so each becomes a plain option with a value or without
             flags = [option for option in action.option_strings if not option.endswith("+")]  # --x+ appends to --x
             if "--help" in flags or action.help == argparse.SUPPRESS:
@@ -55,25 +53,10 @@ def _whole_parser() -> argparse.ArgumentParser:
     return parser
 
 
-class _ParserBuilt(Exception):
-    """Ends a command where it would parse its arguments; `args` has its parser and the arguments."""
-
-
-def find_parser(command: str, arguments: list[str]) -> tuple[ArgumentParser, list[str]]:
-    """Return (parser, arguments) of a command line: for `precis sweep status OUT`, parser of `status`, and [OUT]."""
-    if command in TRAINING and "--checkpoint" not in arguments:  # `precis test --checkpoint` reads a pretrained model
+def _parser_of(command: str) -> ArgumentParser:
+    """Return the parser of a command, which runs until its parser is complete."""
+    if command in TRAINING:
         from precis.training.training import fit_parser  # imports torch and Lightning
 
-        return fit_parser(command), arguments
-
-    # The command runs until its parser is complete, where `stop` ends it instead of `parse_args`.
-    def stop(parser: ArgumentParser, args: list[str], *_: Any, **__: Any) -> None:
-        raise _ParserBuilt(parser, args)
-
-    with patch.object(ArgumentParser, "parse_args", stop):
-        try:
-            load_command(command)(arguments)
-        except _ParserBuilt as built:
-            parser, remaining = built.args  # with which `stop` was called
-            return parser, remaining
-    raise AssertionError(f"{command} parses no arguments")
+        return fit_parser(command)
+    return capture_parser(load_command(command), [])
