@@ -18,7 +18,7 @@ from datamodules.graphs.paragraphs import Paragraphs
 from datamodules.loading import at_least
 from datamodules.parsing import NeedsParser, Parser
 from datamodules.text.lines import load_json
-from datamodules.text.subword_tokenizer import SubwordTokenizer
+from datamodules.text.subword_tokenizer import PARAGRAPH, SENTENCE, SubwordTokenizer
 from datamodules.tokenizer_data import TokenizerData
 from datamodules.truncation import TRUNCATION, Counts, sentences_read, truncate_target
 
@@ -41,7 +41,7 @@ class GraphSumBatch(TargetBatch):
 class GraphTokenizer(SubwordTokenizer):
     """Subword tokenizer, stored with what the graph between paragraphs learned from the corpus, such as topics."""
 
-    separators = True  # the vocabulary has <p> and <q>, which end paragraphs and sentences
+    separators = (PARAGRAPH, SENTENCE)  # <p> and <q>, which end paragraphs and sentences
     graph_file = "graph.json"
     graph: dict[str, Any] = {}  # noqa: RUF012 (state of the `ParagraphGraph`, never changed in place)
 

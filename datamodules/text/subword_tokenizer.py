@@ -32,7 +32,8 @@ class SubwordTokenizer:
 
     file_name = "tokenizer.json"
     symbols: ClassVar = (BERTS, SPECIALS[:3])  # (start, padding, stop); the first triple that a tokenizer has is used
-    separators: ClassVar = False  # whether `build` and `of_checkpoint` add symbols of paragraphs and sentences
+    separators: ClassVar[tuple[str, ...]] = ()  # further special symbols that `build` and `of_checkpoint` add
+    mask_symbols: ClassVar[tuple[str, ...]] = ()  # special symbols that `build` adds as the last tokens
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         for names in self.symbols:
@@ -56,8 +57,8 @@ class SubwordTokenizer:
         Raises:
             ValueError: if `size` is too small for all bytes.
         """
-        specials = [*SPECIALS, *([PARAGRAPH, SENTENCE] if cls.separators else [])]
-        min_size = 256 + len(specials)  # every byte is a token, so that no text needs <unk>
+        num_masks = len(cls.mask_symbols)
+        min_size = SMALLEST + len(cls.separators) + num_masks  # every byte is a token, so that no text needs <unk>
         if size < min_size:
             raise ValueError(f"a byte-level vocabulary of {size}: it needs at least {min_size}, for bytes and specials")
         tokenizer = Tokenizer(models.BPE())
@@ -65,10 +66,10 @@ class SubwordTokenizer:
         tokenizer.decoder = decoders.ByteLevel()
         # No post-processor: it would trim spaces from offsets, and RSTformer would find no EDU for a token of spaces.
         alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())  # in the same order in every process
-        trainer = trainers.BpeTrainer(
-            vocab_size=size, min_frequency=2, special_tokens=specials, initial_alphabet=alphabet, show_progress=False
-        )
+        options = {"special_tokens": [*SPECIALS, *cls.separators], "initial_alphabet": alphabet}
+        trainer = trainers.BpeTrainer(vocab_size=size - num_masks, min_frequency=2, show_progress=False, **options)
         tokenizer.train_from_iterator(map(encodable, texts), trainer)  # replaces lone surrogates, an error to it
+        tokenizer.add_special_tokens(list(cls.mask_symbols))
         return cls(tokenizer)
 
     @classmethod
@@ -81,8 +82,7 @@ class SubwordTokenizer:
             UserError: if the tokenizer provides no offsets or lacks a special symbol.
         """
         backend = pretrained_tokenizer(name).backend_tokenizer
-        if cls.separators:  # of paragraphs and sentences
-            backend.add_special_tokens([PARAGRAPH, SENTENCE])
+        backend.add_special_tokens(list(cls.separators))
         return cls(backend)
 
     def __len__(self) -> int:
@@ -200,25 +200,13 @@ class MaskingTokenizer(SubwordTokenizer):
     """
 
     symbols = (BERTS, SPECIALS[:3], ("<pad>", "<pad>", "</s>"))  # PEGASUS and T5 have no <s>
+    mask_symbols = ("<mask>",)
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         super().__init__(tokenizer)
         self.opening = [] if self.start == self.pad else [self.start]
         masks = (tokenizer.token_to_id(name) for name in MASKS)
         self.mask = next((mask for mask in masks if mask is not None), None)  # the first that the tokenizer has
-
-    @classmethod
-    def build(cls, texts: Iterable[str], size: int) -> Self:
-        """Train a byte-level BPE as in `SubwordTokenizer`, with <mask> as the last of at most `size` tokens.
-
-        Raises:
-            ValueError: if `size` is too small for all bytes, special symbols and the mask.
-        """
-        if size <= SMALLEST:  # the number of bytes and special symbols without the mask
-            raise ValueError(f"a vocabulary of {size}: it needs at least {SMALLEST + 1}, for bytes, specials and mask")
-        tokenizer = SubwordTokenizer.build(texts, size - 1).backend  # of the `tokenizers` library
-        tokenizer.add_special_tokens(["<mask>"])
-        return cls(tokenizer)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids without special symbols; <n>, the line break of PEGASUS, becomes a space."""
