@@ -14,7 +14,7 @@ import regex
 from datamodules.documents import UserError
 from datamodules.text import words
 from datamodules.text.sentences import Splitter, split_sentences
-from datamodules.text.words import NO_SPACE_AFTER, NO_SPACE_BEFORE, SENTENCE_ENDS, WordTokenization
+from datamodules.text.words import CLOSING_MARKS, NO_SPACE_AFTER, NO_SPACE_BEFORE, SENTENCE_ENDS, WordTokenization
 
 Segmenter = Callable[[str], list[str]]
 
@@ -206,8 +206,14 @@ class Language:
         return words.detokenize(tokens, tokenizer, self._no_space_before, self._no_space_after, _UNSPACED).strip()
 
     def sentences_of(self, tokens: Sequence[str]) -> list[list[str]]:
-        """Split the tokens of a generated text into sentences."""
-        return words.sentences_of(tokens, self.sentence_ends)
+        """Split the tokens of a generated text into sentences after their marks; the last may lack its end."""
+        sentences: list[list[str]] = [[]]
+        for token in tokens:
+            is_closing = token in CLOSING_MARKS and not sentences[-1] and len(sentences) > 1
+            sentences[-2 if is_closing else -1].append(token)
+            if token in self.sentence_ends:
+                sentences.append([])
+        return [sentence for sentence in sentences if sentence]  # without the empty one after the last mark
 
     @cached_property
     def stem(self) -> Callable[[str], str] | None:

@@ -51,14 +51,3 @@ def detokenize(
             open_quotes ^= {token}  # adds an opening mark, removes a closing one
         no_space = token in no_space_after or (is_quote and not is_closing)
     return "".join(pieces)
-
-
-def sentences_of(tokens: Sequence[str], ends: Collection[str] = SENTENCE_ENDS) -> list[list[str]]:
-    """Split the tokens of a generated text into sentences after the marks `ends`; the last may lack its end."""
-    sentences: list[list[str]] = [[]]
-    for token in tokens:
-        is_closing = token in CLOSING_MARKS and not sentences[-1] and len(sentences) > 1
-        sentences[-2 if is_closing else -1].append(token)
-        if token in ends:
-            sentences.append([])
-    return [sentence for sentence in sentences if sentence]  # without the empty one after the last mark

@@ -14,11 +14,12 @@ from transformers import BertTokenizerFast, PreTrainedTokenizerFast
 
 from datamodules.documents import UserError
 from datamodules.graphsum import GraphTokenizer
+from datamodules.text.language import language_of
 from datamodules.text.subword_tokenizer import SMALLEST, MaskingTokenizer, SubwordTokenizer
 from datamodules.text.subwords import Subwords
 from datamodules.text.vocabulary import SPECIALS, STOP, UNK, Vocabulary
 from datamodules.text.word_vectors import read_word_vectors
-from datamodules.text.words import detokenize, sentences_of, tokenize
+from datamodules.text.words import detokenize, tokenize
 
 TEXTS = ["The otter guards the mill.", "Every otter guards a mill, and naïve herons watch.", "The 😀 otter."] * 3
 
@@ -214,7 +215,7 @@ def test_case_whitespace_sentences_and_the_way_back():
     assert tokenize("The CAT", lowercase=False) == ["The", "CAT"]
     assert tokenize("it 's `` fine '' .", "whitespace") == ["it", "'s", "``", "fine", "''", "."]
     for sentences in ([["a", ".", "”"], ["b", "?"], ["c"]], [["."], ["."]], [["”"]], []):
-        assert sentences_of([word for sentence in sentences for word in sentence]) == sentences
+        assert language_of("en").sentences_of([word for sentence in sentences for word in sentence]) == sentences
     for text in ('he said "yes" (twice)!', "a, b; c: d.", "cost: $5 and 10%", "`x` and `y`", "what? no! [one] {two}"):
         assert detokenize(tokenize(text)) == text
 
