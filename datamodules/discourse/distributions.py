@@ -16,8 +16,7 @@ Rows = Literal["side", "nucleus"]
 ROUNDING = 1e-4  # largest error of a probability, or of a mean of probabilities, that is clamped instead of reported
 # Ids of nuclearity: which of the two children of a node is a nucleus.
 NUCLEARITIES = ("NS", "SN", "NN")
-_LEFT_NUCLEUS = (0, 2)
-_RIGHT_NUCLEUS = (1, 2)
+_NS, _SN = 0, 1
 
 
 def inside(size: int, band: int) -> Tensor:
@@ -110,8 +109,8 @@ def tree_ldd(
     i, distance, ancestor = i[is_pair], distance[is_pair], ancestor[is_pair]  # each [pairs]
     nuclearity, relation = by_split[ancestor, 3], by_split[ancestor, 4]  # each [pairs]
     value = value[ancestor]  # [pairs]
-    left = torch.isin(nuclearity, torch.tensor(_LEFT_NUCLEUS))  # whether EDU i is the nucleus
-    right = torch.isin(nuclearity, torch.tensor(_RIGHT_NUCLEUS))  # whether EDU j is; both with NN
+    left = nuclearity != _SN  # whether EDU i is the nucleus
+    right = nuclearity != _NS  # whether EDU j is; both with NN
     ldd[i[left], band + distance[left], relation[left]] = value[left]  # p(i, j, relation)
     ldd[(i + distance)[right], band - distance[right], relation[right]] = value[right]  # p(j, i, relation)
     if rows == "nucleus":
@@ -125,11 +124,11 @@ def tree_gamma(tree: Tensor, size: int, rows: Rows = "side", probability: Tensor
     value = torch.ones(len(tree)) if probability is None else probability.float()  # of each node, [E - 1]
     change = torch.zeros(size + 1)  # sum of p(a, b, l) minus that of EDU a - 1; `cumsum` gives the sums
     # An EDU on a nucleus side of a node is the nucleus of all EDUs on the other side.
-    for ids, first, last, sibling_size in (  # nuclearities with this nucleus, its EDUs, size of its sibling
-        (_LEFT_NUCLEUS, start, split, end - split),
-        (_RIGHT_NUCLEUS, split + 1, end, split + 1 - start),
+    for is_nucleus, first, last, sibling_size in (  # whether a child is a nucleus, its EDUs, size of its sibling
+        (nuclearity != _SN, start, split, end - split),
+        (nuclearity != _NS, split + 1, end, split + 1 - start),
     ):
-        mass = sibling_size * value * torch.isin(nuclearity, torch.tensor(ids))  # for EDUs first ... last, [E - 1]
+        mass = sibling_size * value * is_nucleus  # for EDUs first ... last, [E - 1]
         change.index_add_(0, first, mass).index_add_(0, last + 1, mass, alpha=-1)
     gamma = change.cumsum(0)[:size] / size
     return gamma * nucleus_leaves(tree, size) if rows == "nucleus" else gamma  # 0 for satellites
@@ -151,8 +150,8 @@ def nucleus_leaves(tree: Tensor, size: int) -> Tensor:
     is_nucleus = torch.ones(size, dtype=torch.bool)
     start, split, end, nuclearity = tree[:, :4].long().unbind(1)  # each [E - 1]
     left_leaf, right_leaf = split == start, end == split + 1  # left child: start ... split; True if it is a single EDU
-    is_nucleus[start[left_leaf]] = torch.isin(nuclearity, torch.tensor(_LEFT_NUCLEUS))[left_leaf]  # NS or NN
-    is_nucleus[end[right_leaf]] = torch.isin(nuclearity, torch.tensor(_RIGHT_NUCLEUS))[right_leaf]  # SN or NN
+    is_nucleus[start[left_leaf]] = nuclearity[left_leaf] != _SN  # NS or NN
+    is_nucleus[end[right_leaf]] = nuclearity[right_leaf] != _NS  # SN or NN
     return is_nucleus
 
 
