@@ -179,9 +179,8 @@ class MatchSumData(TokenizerData):
         texts, text_of = _flat([text for row in rows for text in row["candidates"]] + golds)
         firsts = list(accumulate(counts, initial=0))  # index of each document's first candidate among texts
         has_gold = [bool(row["gold"]) for row in rows]
-        earlier_golds = accumulate(has_gold, initial=0)  # number of references of the documents before each one
-        # index of the reference of each document among the texts; 0, which is masked, for none
-        gold = [sum(counts) + earlier if present else 0 for earlier, present in zip(earlier_golds, has_gold)]
+        numbers = accumulate(has_gold, initial=sum(counts))  # index of each document's reference among texts, if any
+        gold = [number if present else 0 for number, present in zip(numbers, has_gold)]  # 0, which is masked, for none
         prior = []  # mean score of the sentences of each candidate
         for row in rows:
             chosen_scores = [[row["proposed"][index] for index in choice] for choice in row["choices"]]
