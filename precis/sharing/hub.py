@@ -3,7 +3,6 @@
 import os
 import re
 from pathlib import Path
-from shlex import quote
 
 from jsonargparse import ArgumentParser
 
@@ -24,8 +23,7 @@ def push(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     folder = options.folder
     if not (folder / EXPORTED).is_file():  # the weights
-        command = f"precis export RUN --out {quote(str(folder))}"
-        raise UserError(f"{folder}: not an exported model; make one with `{command}`")
+        raise UserError(f"{folder}: not an exported model; make one with `precis export RUN --out FOLDER`")
     if not _NAME.fullmatch(options.repo):
         raise UserError(f"{options.repo}: not a name of the hub; give USER/MODEL")
     import httpx
