@@ -215,9 +215,11 @@ def show(options: Namespace) -> None:
     tree = parse.best_tree()
     print(printable(draw_text(tree, edu_texts, max(MIN_WIDTH, Console().width))))
     if options.svg is not None:
+        options.svg.parent.mkdir(parents=True, exist_ok=True)
         options.svg.write_text(draw_svg(tree, edu_texts), encoding="utf-8")
         print(f"{options.svg}: the tree", file=sys.stderr)
     if options.heat_map is not None:
+        options.heat_map.parent.mkdir(parents=True, exist_ok=True)
         heat_map(parse).savefig(options.heat_map, format="png")
         print(f"{options.heat_map}: a heat map of the distribution", file=sys.stderr)
 

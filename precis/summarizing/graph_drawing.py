@@ -183,6 +183,7 @@ def draw_graphs(options: Namespace) -> None:
     for picture in pictures:
         console.print(_table(picture, console.width))
     if options.html:
+        options.html.parent.mkdir(parents=True, exist_ok=True)
         options.html.write_text(page(pictures), encoding="utf-8")
 
 

@@ -114,6 +114,7 @@ def show_summaries(
         _print_summary(summary, options)
     if options.html:
         sizes = {document["id"]: [len(part) for part in document["parts"]] for document in documents}
+        options.html.parent.mkdir(parents=True, exist_ok=True)
         options.html.write_text(page(page_summaries, sizes), encoding="utf-8")  # sizes of paragraphs, in sentences
     if options.heat_map and not num_heat_maps:
         raise UserError("--heat_map: model.inter_sentence.layers is 0, so there is nothing to show; leave it out")

@@ -168,7 +168,7 @@ def test_tasks_of_a_slurm_array(monkeypatch):
 
 
 def test_show_draws_a_tree_an_image_and_a_heat_map(precis, tmp_path, texts, monkeypatch):
-    svg, png, formula = tmp_path / "tree.svg", tmp_path / "map.png", "price $\\frac{1$ of $x_"  # no formula
+    svg, png, formula = tmp_path / "new/tree.svg", tmp_path / "map/map.png", "price $\\frac{1$ of $x_"  # no formula
     text = (texts / "1.txt").rename(texts / f"{formula}.txt")
     done = precis("parse", "--show", *OURS, "--svg", svg, "--heat_map", png, text).succeeded()
     for part in ("Otter 1 swims every day,", "but the heron 1 never does.", "It rains.", "elaboration", "NS"):

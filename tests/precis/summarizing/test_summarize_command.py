@@ -144,9 +144,9 @@ def test_summaries_have_scores_and_positions(name, runs, precis):
 
 def test_a_page_and_heat_maps_are_written_and_what_a_model_does_not_have_is_refused(runs, tmp_path, precis, trained):
     texts = [write(tmp_path / f"{name}.txt", STORM.replace(" Nobody", "\n\nNobody")) for name in (FORMULA, "2")]
-    out = ["--html", tmp_path / "page.html", "--heat_map", tmp_path / "map.png"]
+    out = ["--html", tmp_path / "new" / "page.html", "--heat_map", tmp_path / "map.png"]
     precis("summarize", "--checkpoint", runs["bertsum"], *texts, *out).succeeded()
-    written = (tmp_path / "page.html").read_text(encoding="utf-8")
+    written = (tmp_path / "new" / "page.html").read_text(encoding="utf-8")
     assert FORMULA in written and written.count('<p dir="auto">') == 4, "a paragraph for each of the texts"
     assert 2 <= written.count("<mark") <= 4
     for number in (1, 2):
@@ -243,7 +243,7 @@ def test_what_matters_is_chosen_more_often_than_the_first_sentence(name):
 @pytest.mark.integration
 @pytest.mark.parametrize("name", INSTALLED)
 def test_the_whole_model_has_the_same_summaries(name, article, tmp_path, precis):
-    texts, page, heat_map = [text for text, _ in TEXTS], tmp_path / "page.html", tmp_path / "map.png"
+    texts, page, heat_map = [text for text, _ in TEXTS], tmp_path / "new" / "page.html", tmp_path / "map.png"
     for one, other in zip(api.load(name).summarize(texts), api.summarize(texts, name), strict=True):
         assert one.positions == other.positions
         assert one.sentence_scores == pytest.approx(other.sentence_scores, abs=1e-4)
