@@ -1,6 +1,5 @@
 """Check of tasks against devices before training."""
 
-import os
 import re
 from functools import partial
 from unittest.mock import patch
@@ -17,7 +16,7 @@ from precis.training.cluster_tasks import check_run_dir, check_tasks, number_of_
 STEP = {"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0", "SLURM_JOB_NAME": "sweep"}
 NODES = STEP | {"SLURM_NTASKS": "4", "SLURM_NNODES": "2"}
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "4"}
-only = partial(patch.dict, os.environ, clear=True)  # as a context: variables of the environment, without others
+only = partial(patch.dict, "os.environ", clear=True)  # as a context: variables of the environment, without others
 
 
 @pytest.mark.parametrize("environment, trainer, said", [
