@@ -18,11 +18,11 @@ from datamodules.corpora.corpus import Corpus
 from datamodules.corpora.parallel import progress_bar
 from datamodules.corpora.texts import Texts
 from datamodules.discourse.cache import ParseCache, ShardWriter
-from datamodules.discourse.distributions import Rows, to_dense
+from datamodules.discourse.distributions import to_dense
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import Document, UserError
 from datamodules.parsing import CorpusDocuments, ParsingData, add_answers
-from datamodules.text.language import count_words, length_words
+from datamodules.text.language import ENGLISH_PARSER, count_words, length_words, warn_if_not_english
 from datamodules.text.lines import counted, one_line, printable
 from precis.config.parsers import explain_choice, load_parser
 from precis.discourse.tree_drawing import MIN_WIDTH, draw_svg, draw_text
@@ -60,7 +60,7 @@ def parse_corpus(corpus: Corpus, options: Namespace) -> None:
     cache = ParseCache(options.out)
     if not options.dry_run:
         cache.prepare()  # creates the folder, or raises an error before the model is loaded
-    parser = _load_and_announce(options.parser, options.rows, options.band)  # see `load_parser`
+    parser = _load_and_announce(options, options.band)
     documents = CorpusDocuments(
         corpus=corpus, cache_dir=default_cache(), splits=[options.split] if options.split else None,  # None: all splits
         on_bad_record=options.on_bad_record, num_proc=options.num_proc, language=options.language,
@@ -84,11 +84,13 @@ def parse_corpus(corpus: Corpus, options: Namespace) -> None:
         raise SystemExit(_INTERRUPTED)
 
 
-def _load_and_announce(name: str, rows: Rows, band: int) -> LightningModule:
-    """Load a parser (arguments as in `load_parser`), and print its name, and why it was chosen, to stderr."""
-    parser = load_parser(name, rows, band)
+def _load_and_announce(options: Namespace, band: int) -> LightningModule:
+    """Load the parser of the options (band: see `load_parser`); print its name, and why it was chosen, to stderr."""
+    parser = load_parser(options.parser, options.rows, band)
     if os.environ.get("LOCAL_RANK", "0") == "0":  # other processes, for further devices, do not print it again
-        print(f"parser: {explain_choice(name)}", file=sys.stderr, flush=True)
+        print(f"parser: {explain_choice(options.parser)}", file=sys.stderr, flush=True)
+    if getattr(parser, "is_english", False):  # optional attribute of parsers
+        warn_if_not_english(ENGLISH_PARSER, language=options.language)
     return parser
 
 
@@ -209,7 +211,7 @@ def show(options: Namespace) -> None:
     band = options.band  # maximum distance of two EDUs (discourse units) for which a relation is kept
     if options.heat_map is not None:  # a heat map has all pairs of EDUs
         band = min(LARGEST_HEAT_MAP, len(length_words(document.text)))  # a text has no more EDUs than words
-    parser = _load_and_announce(options.parser, options.rows, band)  # rows: which EDUs can be nuclei (`tree_ldd`)
+    parser = _load_and_announce(options, band)
     request, parse = parse_document(document, parser)  # the request has the text to which offsets refer
     edu_texts = [request.text[start:end] for start, end in parse.edus.tolist()]
     tree = parse.best_tree()

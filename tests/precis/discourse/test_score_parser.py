@@ -129,7 +129,7 @@ def test_a_chinese_treebank_is_read_as_the_language_writes_it(treebank):
         assert features.starts == [0, document.edus[2][0]] and features.tags.sum() == 3
 
 
-def test_english_parsers_say_so():
+def test_english_parsers_say_so(precis, tmp_path):
     parser, request = DiscourseParser.load("small", band=2), ParseRequest.of(RUSSIAN)
     (warning, *_) = messages = warnings_of(parser.parse, request)
     assert warning.startswith("the discourse parsers and EDU segmenters of the suite are English, and these texts")
@@ -138,6 +138,8 @@ def test_english_parsers_say_so():
     assert not warnings_of(parser.parse, ParseRequest.of(Document("en", [["An otter lives by the mill."]])))
     parser.is_english = parser.segmenter.is_english = False
     assert not warnings_of(parser.parse, request)
+    german = write(tmp_path / "text.txt", "Es regnet.")
+    assert warnings_of(precis, "parse", "--show", "--parser=small", "--language=de", german) == [warning]
 
 
 @pytest.mark.integration
