@@ -115,12 +115,13 @@ class CopyingSummarizer(Summarizer):
             if start == end:
                 continue
             if kept:  # rows of samples that have ended are among those of a step; they are masked below
-                rows, known = kept_rows(kept, start, end)
+                rows, precomputed = kept_rows(kept, start, end)
             else:
-                rows, known = (in_sample & (start <= steps) & (steps < end)).flatten().nonzero().squeeze(1), ()
+                is_scored = in_sample & (start <= steps) & (steps < end)             # [B, K, T]
+                rows, precomputed = is_scored.flatten().nonzero().squeeze(1), ()
             log_probs = log_probs + target_log_probs(
                 output=self.network.output, outputs=outputs, source=self.source_ids(batch), target=tokens,
-                rows=rows, unknown=UNK, words=len(self.tokenizer), forbidden=forbidden, known=known,
+                rows=rows, unknown=UNK, words=len(self.tokenizer), forbidden=forbidden, precomputed=precomputed,
             )  # fmt: skip
         return log_probs.masked_fill(~in_sample, 0)
 

@@ -57,7 +57,7 @@ def target_log_probs(
     unknown: int,
     words: int | None = None,
     forbidden: tuple[int, ...] = (),
-    known: tuple[Tensor, ...] = (),
+    precomputed: tuple[Tensor, ...] = (),
 ) -> Tensor:
     """Return log P(y_t) of target words, renormalized over the words that are not forbidden, [B, K, T].
 
@@ -73,7 +73,7 @@ def target_log_probs(
         unknown: id that a model without copying generates for out-of-vocabulary words.
         words: number of words; the output layer may have more rows, which get no probability; None if it has not.
         forbidden: ids that get no probability at any of `rows`; the last word must not be one of them.
-        known: log-sum-exp and softmax over permitted words at `rows`, see `KnownLogProbs`; empty if not known.
+        precomputed: log-sum-exp and softmax over permitted words at `rows`, see `KnownLogProbs`; empty if none.
     """
     weight, bias = output.weight, output.bias
     if words and words < len(weight):  # the gradient of a slice costs a copy
@@ -87,8 +87,8 @@ def target_log_probs(
     # a target outside the vocabulary can only be copied; the last word, which is permitted, stands in for it here
     anchor = tokens.masked_fill(~in_vocabulary, unknown if outputs.gate is None else len(bias) - 1)
     permitted_bias = bias.index_fill(0, banned, float("-inf"))
-    if known:
-        log_probs = output_layer.KnownLogProbs.apply(features, weight, permitted_bias, anchor, *known)  # [N]
+    if precomputed:
+        log_probs = output_layer.KnownLogProbs.apply(features, weight, permitted_bias, anchor, *precomputed)
     else:
         log_probs, _ = smoothed_log_probs(features, weight, permitted_bias, anchor)              # [N]
     if outputs.gate is not None:

@@ -32,8 +32,8 @@ def stack_outputs(steps: Sequence[KeptStep], num_documents: int) -> CopyOutputs:
 def kept_rows(steps: Sequence[KeptStep], start: int, end: int) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Return positions, flat in [B K T], of the tokens of the steps `start` to `end` - 1; their log-sum-exp and P.
 
-    They are the arguments `rows` and `known` of `target_log_probs`, in the order of steps, documents and samples, those
-    of samples that have ended included.
+    They are the arguments `rows` and `precomputed` of `target_log_probs`, in the order of steps, documents and samples.
+    Samples that have ended are included.
     """
     T, K = len(steps), steps[0].total.shape[1]
     part = steps[start:end]

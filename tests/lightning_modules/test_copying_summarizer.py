@@ -61,14 +61,14 @@ def test_log_probs_kept_from_sampling_equal_those_of_a_second_pass_gradients_inc
     model, batch = build(name, dropout=0.5).double().train(), make_batch(name)
     options = DecodingOptions(beam_size=4, min_length=min_length, max_length=12, sample=True)
     torch.manual_seed(3)
-    samples, kept = model.sample_with_log_probs(batch, options)
+    samples, log_probs = model.sample_with_log_probs(batch, options)
     assert model.training
     torch.manual_seed(3)
-    assert torch.equal(model.sample(batch, options).tokens[..., : kept.shape[-1]], samples.tokens)
-    again = model.eval().log_probs(batch, samples, options)
-    torch.testing.assert_close(kept, again, rtol=1e-10, atol=1e-10)
-    weights, parameters = torch.rand_like(again), [part for part in model.parameters() if part.requires_grad]
-    sums = [(weights * values).sum() for values in (kept, again)]
+    assert torch.equal(model.sample(batch, options).tokens[..., : log_probs.shape[-1]], samples.tokens)
+    expected = model.eval().log_probs(batch, samples, options)
+    torch.testing.assert_close(log_probs, expected, rtol=1e-10, atol=1e-10)
+    weights, parameters = torch.rand_like(expected), [part for part in model.parameters() if part.requires_grad]
+    sums = [(weights * values).sum() for values in (log_probs, expected)]
     gradients = [torch.autograd.grad(value, parameters, materialize_grads=True) for value in sums]
     torch.testing.assert_close(*gradients, rtol=1e-9, atol=1e-10)
     assert all(part.any() for part in gradients[0][:2])
