@@ -127,18 +127,15 @@ def _chain_lengths(length: int) -> list[int]:
 
 def _layout(text: str, offsets: list[Span], sentence_lengths: list[int], paragraph_starts: set[int]) -> Tensor:
     """Return each word's place in its sentence and paragraph (`EduFeatures.layout`); starts are indices of words."""
-    features = []
-    word = 0
-    for length in sentence_lengths:
-        for position in range(length):
-            start = offsets[word][0]
-            after_space = start == 0 or text[start - 1].isspace()  # False for most punctuation
-            remaining = length - 1 - position
-            # Longer distances and sentences count as 20 and 60 words, so that all features are in [0, 1].
-            distances = (min(position, 20) / 20, min(remaining, 20) / 20, min(length, 60) / 60)
-            features.append([position == 0, word in paragraph_starts, after_space, *distances])
-            word += 1
-    return torch.tensor(features, dtype=torch.float).reshape(-1, LAYOUT)  # [N, LAYOUT], also without words
+    lengths = torch.tensor(sentence_lengths, dtype=torch.long)
+    length = lengths.repeat_interleave(lengths)  # of each word's sentence, [N]
+    position = torch.arange(len(offsets)) - (lengths.cumsum(0) - lengths).repeat_interleave(lengths)  # in its sentence
+    starts_paragraph = torch.tensor([word in paragraph_starts for word in range(len(offsets))])
+    after_space = torch.tensor([start == 0 or text[start - 1].isspace() for start, _ in offsets])  # not punctuation
+    # longer distances and sentences count as 20 and 60 words, so that all features are in [0, 1]
+    distances = (position.clamp(max=20) / 20, (length - 1 - position).clamp(max=20) / 20, length.clamp(max=60) / 60)
+    flags = (position == 0, starts_paragraph, after_space)
+    return torch.stack([feature.float() for feature in (*flags, *distances)], 1)             # [N, LAYOUT]
 
 
 @dataclass

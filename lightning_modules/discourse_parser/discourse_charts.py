@@ -1,6 +1,7 @@
 """Best trees and tree distributions of a mixture of scorers, for texts of any length."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Literal, NamedTuple, get_args
 
@@ -88,13 +89,19 @@ class ChartReader:
             classes (minimum Bayes risk); `mbr_spans`, the tree with the highest expected number of correct spans, each
             node with its most probable class; `cky`, the most probable tree, for a single scorer.
         temperature: divides class logits; below 1, class probabilities are sharper than in training.
+        autocast: makes the context in which spans and classes are scored, for their precision.
 
     Raises:
         ValueError: if `decoding` is unknown or `cky` with a mixture, or the temperature is not positive.
     """
 
     def __init__(
-        self, scorers: nn.ModuleList, classes: LabelClasses, decoding: Decoding = "mbr", temperature: float = 1.0
+        self,
+        scorers: nn.ModuleList,
+        classes: LabelClasses,
+        decoding: Decoding = "mbr",
+        temperature: float = 1.0,
+        autocast: Callable[[], AbstractContextManager] = nullcontext,
     ) -> None:
         if decoding not in get_args(Decoding):
             raise ValueError(f"decoding {decoding!r} is none of {', '.join(get_args(Decoding))}")
@@ -106,6 +113,7 @@ class ChartReader:
         self.classes = classes
         self.decoding = decoding
         self.temperature = temperature
+        self.autocast = autocast
 
     @torch.no_grad()
     def compute_charts(
@@ -151,7 +159,8 @@ class ChartReader:
         probable = []  # `_class_marginals` of each scorer
         members = []
         for scorer, terms in zip(self.scorers, tables):
-            potentials = scorer.potentials(terms, layout, units)
+            with self.autocast():
+                potentials = scorer.potentials(terms, layout, units)
             marginals = all_marginals(potentials, units.sizes)
             member_spans = span_marginals(potentials, marginals)                     # [G, U, U]
             span_probs = span_probs + weight * member_spans
@@ -233,8 +242,9 @@ class ChartReader:
         chart, first, split, last = nodes[:4]  # all but the probability
         in_edus = units.document[chart], units.start[chart, first], units.end[chart, split], units.end[chart, last]
         batch_size = _NODES.get(chart.device.type, 65_536)  # on a CPU, a batch fits into caches
-        logits = scorer.class_logits_of_chart(tables, layout, in_edus, batch_size)
-        return torch.cat([(batch / self.temperature).softmax(-1) for batch in logits])
+        with self.autocast():
+            logits = scorer.class_logits_of_chart(tables, layout, in_edus, batch_size)
+            return torch.cat([(batch / self.temperature).softmax(-1) for batch in logits])
 
     def _most_probable_classes(
         self, tables: list[list[Tensor]], layout: Layout, units: Units, trees: list[Tensor]
@@ -287,7 +297,7 @@ class DocumentLDD(NamedTuple):
 
 
 def document_ldd(charts: list[ParsedChart], classes: LabelClasses, half_width: int, rows: str) -> DocumentLDD:
-    """Return the labeled discourse distribution (LDD) in double precision, for EDUs at most `half_width` apart.
+    """Return the labeled discourse distribution (LDD), for EDUs at most `half_width` apart.
 
     The LDD of a mixture is the mean over its members, as is gamma, the importance of EDUs. With `rows: side`, it is
     computed once, from the nodes of all members; with `rows: nucleus`, an EDU must be a nucleus of its parent, and the

@@ -122,7 +122,7 @@ def span_masses(potentials: Potentials, marginals: list[WidthMarginals], labels:
 
 
 def side_distribution(spans: Tensor, nodes: SplitPosterior, change: Tensor, classes: LabelClasses) -> Tensor:
-    """Return p(a, b, l) = P(EDU a is the nucleus of b under relation l) with `rows: side`: double [E, E, R].
+    """Return p(a, b, l) = P(EDU a is the nucleus of b under relation l) with `rows: side`, [E, E, R].
 
     EDU a is in the nucleus of the lowest node over a and b. All nodes get the class distribution of their span: `spans`
     are the `span_masses` of R relations with a nucleus on the left, then of R relations with a nucleus on the right,
@@ -130,7 +130,7 @@ def side_distribution(spans: Tensor, nodes: SplitPosterior, change: Tensor, clas
     """
     triangles = []  # p(a, b, l) for a < b, and for a > b
     for span_mass, side in zip(spans.chunk(2, -1), (classes.left, classes.right)):
-        mass = classes.restricted(change.double(), side) * nodes.probability.double().unsqueeze(1)  # [N, R]
+        mass = classes.restricted(change, side) * nodes.probability.unsqueeze(1)     # [N, R]
         table = _span_table(nodes, mass, len(spans)).add_(span_mass)  # in place, since nothing else has the table
         triangles.append(_sum_over_enclosing(table))
     return _join_triangles(*triangles)

@@ -27,14 +27,13 @@ from lightning_modules.discourse_parser.ldd import LabelClasses
 from lightning_modules.discourse_parser.segmenter import EduSegmenter, load_default
 from lightning_modules.discourse_parser.span_scorer import DiscourseScorer, Layout, Units, node_scores, pool_edus
 from lightning_modules.metrics.parseval import Parseval
-from lightning_modules.networks.text_encoder import TextEncoder
 from lightning_modules.options import EncoderAdamWOptions
 from lightning_modules.stored import digest
 from lightning_modules.summarizer import evaluating
 
 Precision = Literal["auto", "float32", "bfloat16"]
 
-VERSION = 7  # increased whenever the same weights would give a different parse
+VERSION = 8  # increased whenever the same weights would give a different parse
 _NUCLEUS_MIN_PROB = 1e-6  # with `rows: nucleus`, 1e-4 would lose 46 % of the probability mass of the LDD
 
 
@@ -70,9 +69,9 @@ class DiscourseParser(EncoderModule):
         band: half-width of the LDD: maximum distance, in EDUs, of the pairs that are kept.
         min_prob: for the LDD, nodes above this probability (at most 1e-6 with `nucleus`) have their classes scored one
             by one; `ChartReader` explains what the other nodes get.
-        encoder_precision: data type of a pretrained encoder's matrix products when a text is parsed. `auto` is
-            `bfloat16` where the processor or GPU has instructions for it, and `float32` elsewhere; on CPUs, stored
-            values of the LDD differ by 0.0003 between the two (root mean square; 0.013 at most).
+        encoder_precision: data type of matrix products of a pretrained encoder, and of the scorers over it, when a text
+            is parsed. `auto` is `bfloat16` where the processor or GPU has instructions for it, and `float32` elsewhere;
+            on CPUs, stored values of the LDD differ by 0.0003 between the two (root mean square; 0.013 at most).
         optimizer: options of AdamW.
 
     Raises:
@@ -124,7 +123,7 @@ class DiscourseParser(EncoderModule):
         vector_size = 3 * self.encoder.size  # the first, last and mean token vector of an EDU
         options = {"classes": len(self.classes), "dropout": dropout, "fit_size": fit_size}
         self.scorers = nn.ModuleList(DiscourseScorer(vector_size, hidden_size, **options) for _ in range(members))
-        self.reader = ChartReader(self.scorers, classes, decoding, class_temperature)
+        self.reader = ChartReader(self.scorers, classes, decoding, class_temperature, self._autocast)
         self.segmenter: EduSegmenter | None = None  # `load_default` loads one when it is first needed
         self._fingerprint: str | None = None  # cached, because computing `fingerprint` reads all weights
 
@@ -201,13 +200,17 @@ class DiscourseParser(EncoderModule):
 
     def _encode(self, encoder: nn.Module, texts: Sequence[Tensor]) -> list[Tensor]:
         """Return the vectors of the tokens of texts, float32 [T, H] each, by an encoder run in `encoder_precision`."""
+        # `cached`: low-rank changes (LoRA) are added to the weights once, not for each batch of windows of texts
+        with self._autocast(), parametrize.cached():
+            return [vectors.float() for vectors in encoder(texts)]
+
+    def _autocast(self) -> torch.autocast:
+        """Return the context of matrix products in `encoder_precision`; with the encoder `small` in float32."""
         precision = self.encoder_precision
         if precision == "auto":
             precision = "bfloat16" if multiplies_bfloat16(self.device.type) else "float32"
-        is_half = precision == "bfloat16" and isinstance(encoder, TextEncoder)  # pretrained; `small` stays float32
-        # `cached`: low-rank changes (LoRA) are added to the weights once, not for each batch of windows of texts
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=is_half), parametrize.cached():
-            return [vectors.float() for vectors in encoder(texts)]
+        is_half = precision == "bfloat16" and self.subwords is not None
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=is_half)
 
     def _segment(self, batch: Sequence[ParseRequest]) -> tuple[list[list[tuple[int, int]]], list[Tensor] | None]:
         """Return the EDUs of each text, (start, end) in characters, and token vectors for the parser, [T, H], or None.
