@@ -8,7 +8,7 @@ FIX_OR_SKIP = f"fix it, {OR_SKIP}"
 
 
 class UserError(ValueError):
-    """Error of a corpus: one line with problem, place and remedy."""
+    """Error that a user can mend: one line with problem, place and remedy."""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,11 @@ _LINE_BREAK = re.compile("[\n\t]")
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
+def encodable(text: str) -> str:
+    """Replace lone surrogates, which UTF-8 cannot encode, by U+FFFD; the length stays the same."""
+    return SURROGATE.sub("\ufffd", text)
+
+
 def json_line(record: Any) -> str:
     """Return a record as a line of a JSON Lines file, with a line feed and no other line separator."""
     return json.dumps(record, ensure_ascii=False).translate(_SEPARATORS) + "\n"

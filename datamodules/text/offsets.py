@@ -4,15 +4,9 @@ import re
 from collections.abc import Sequence
 
 from datamodules.text.language import language_of
-from datamodules.text.lines import SURROGATE
 from datamodules.text.sentences import split_sentences
 
 Span = tuple[int, int]  # (start, end) in characters, end exclusive
-
-
-def encodable(text: str) -> str:
-    """Replace lone surrogates, which UTF-8 cannot encode, by U+FFFD; the length stays the same."""
-    return SURROGATE.sub("\ufffd", text)
 
 
 def paragraph_offsets(text: str) -> list[Span]:
@@ -22,7 +16,6 @@ def paragraph_offsets(text: str) -> list[Span]:
 
 def sentence_offsets(text: str, paragraphs: Sequence[Span] | None = None, language: str = "en") -> list[Span]:
     """Return the offsets of the sentences by `split_sentences` in each paragraph; without paragraphs, in each line."""
-    text = encodable(text)  # lone surrogates are replaced one by one, so that offsets stay
     primary = language_of(language).primary  # the ISO 639 code without region and segmenter, for `split_sentences`
     offsets = []
     for start, end in paragraph_offsets(text) if paragraphs is None else paragraphs:

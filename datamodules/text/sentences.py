@@ -6,6 +6,8 @@ from typing import Literal
 
 import regex
 
+from datamodules.text.lines import encodable
+
 Splitter = Literal["auto", "sentencex", "tokenized"]
 
 # A stop that is a separate token, and closing marks after it.
@@ -71,7 +73,7 @@ def _sentence_ends(text: str, language: str) -> list[int]:
     start = 0
     while start < len(text):
         stop = min(start + size, len(text))
-        boundaries = list(accumulate(map(len, sentencex.segment(language, text[start:stop])), initial=start))
+        boundaries = list(accumulate(map(len, sentencex.segment(language, encodable(text[start:stop]))), initial=start))
         # A window may end within a quote, and its sentences are then wrong from the beginning of the quote on. So the
         # next window begins at the first boundary in the second half of this one, or at its end if there is none.
         next_start = stop if stop == len(text) else next((end for end in boundaries if end >= start + size / 2), stop)

@@ -8,8 +8,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from datamodules.documents import UserError
 from datamodules.text.language import close_up
-from datamodules.text.lines import load_json
-from datamodules.text.offsets import encodable
+from datamodules.text.lines import encodable, load_json
 from datamodules.text.subwords import pretrained_tokenizer
 from datamodules.text.words import SENTENCE_ENDS
 

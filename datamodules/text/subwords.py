@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from datamodules.documents import UserError
-from datamodules.text.offsets import encodable
+from datamodules.text.lines import encodable
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

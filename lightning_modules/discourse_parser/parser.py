@@ -104,7 +104,7 @@ class DiscourseParser(EncoderModule):
         if members < 1 or cap < 2 or band < 1:  # `chunk_bounds` needs a `cap` of 2
             raise ValueError(f"members {members}, cap {cap}, band {band}: must be at least 1, 2 and 1")
         if rows not in get_args(Rows):
-            raise ValueError(f"rows {rows!r} is none of {', '.join(get_args(Rows))}")
+            raise UserError(f"rows {rows!r} is none of {', '.join(get_args(Rows))}")
         # what config.json stores with the weights, besides options of the encoder
         settings = {"inventory": inventory, "members": members, "hidden_size": hidden_size, "fit_size": fit_size}
         settings |= {"dropout": dropout, "class_temperature": class_temperature}
