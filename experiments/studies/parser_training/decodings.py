@@ -32,9 +32,10 @@ def decoded_trees(parser: DiscourseParser, documents: Sequence[TreebankDocument]
     first, original = parser.scorers[:1], parser.reader
     scorer = "" if len(parser.scorers) == 1 else f"scorer 1 of {len(parser.scorers)}, "
     readers = {original.decoding: original}
-    readers["mbr_spans"] = ChartReader(parser.scorers, original.classes, "mbr_spans", original.temperature)
+    shared = original.temperature, original.autocast
+    readers["mbr_spans"] = ChartReader(parser.scorers, original.classes, "mbr_spans", *shared)
     for decoding in ("mbr", "cky"):
-        readers[f"{scorer}{decoding}"] = ChartReader(first, original.classes, decoding, original.temperature)
+        readers[f"{scorer}{decoding}"] = ChartReader(first, original.classes, decoding, *shared)
     trees: dict[str, list[Tree]] = {name: [] for name in readers}
     try:
         with progress_bar() as progress:
