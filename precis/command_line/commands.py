@@ -17,6 +17,7 @@ from datamodules.text.lines import printable_line
 from precis.config.load_classes import add_corpus_arguments
 from precis.config.run_config import read_config
 from precis.config.shipped import LIGHT, checked_name
+from precis.files.data_files import check_outputs
 from precis.files.field_names import describe_value, first_row, guess_fields
 from precis.files.texts import collect_texts, documents_of, is_records
 from precis.runs.prediction_files import find_predictions
@@ -53,6 +54,7 @@ def summarize(arguments: list[str]) -> None:
     add("--html", type=Path | None, default=None, help="HTML page with marked sentences (extractive models)")
     add("--heat_map", type=Path | None, default=None, help="PNG of attention between sentences (extractive models)")
     options = parser.parse_args(arguments)
+    check_outputs(html=options.html, heat_map=options.heat_map)
     budget = read_options(LengthBudget, options)
     is_light = _choose_model(options)
     from precis.sharing.hub import find_run

@@ -27,6 +27,7 @@ from datamodules.text.lines import counted, one_line, printable
 from precis.config.parsers import explain_choice, load_parser
 from precis.discourse.tree_drawing import MIN_WIDTH, draw_svg, draw_text
 from precis.files import figures
+from precis.files.data_files import check_outputs
 from precis.files.texts import collect_texts, documents_of
 
 _MAX_NAMED = 5  # number of documents left out that the report names
@@ -204,6 +205,7 @@ def _report(documents: CorpusDocuments, data: ParsingData, missing: set[str], se
 
 def show(options: Namespace) -> None:
     """Run `precis parse --show`: parse a single text, and draw its tree and heat map; a `UserError` for several."""
+    check_outputs(svg=options.svg, heat_map=options.heat_map)
     texts = collect_texts(options.inputs)
     if len(texts) > 1:
         raise UserError(f"--show draws one document, and there are {len(texts)}; name one file")

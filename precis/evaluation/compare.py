@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from jsonargparse import ArgumentError, ArgumentParser, Namespace
+from jsonargparse import ArgumentError, ArgumentParser
 from jsonargparse.typing import PositiveInt
 from rich.console import Console
 from rich.text import Text
@@ -26,6 +25,7 @@ from precis.evaluation import comparison as comparisons
 from precis.evaluation.compare_page import write_page
 from precis.evaluation.compared_systems import MAX_KEYS_IN_NAME, config_differences, read_all, systems_of
 from precis.evaluation.comparison import Cell, Comparison
+from precis.files.data_files import check_outputs
 
 LATEX_ESCAPES = str.maketrans({  # for `str.translate`
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
@@ -53,7 +53,7 @@ def compare(arguments: list[str]) -> None:
     add("--sources", type=bool, default=True, help="show source texts in the page, from the corpus of a run")
     add("--json", action="store_true", help="one JSON object instead of a table")
     options = parser.parse_args(arguments)
-    _check_outputs(options)
+    check_outputs(**{name: options[name] for name in ("html", *TABLES)})
     comparison = compare_runs(options.runs, options.baseline, options.metric, options.split, options.language)
     notes = comparisons.how_computed(comparison)
     if options.html:
@@ -73,15 +73,6 @@ def compare(arguments: list[str]) -> None:
         page = ["precis", "compare", *map(str, options.runs), "--html", "page.html"]
         page += [f"--{name}={options[name]}" for name in ("baseline", "split", "metric", "language") if options[name]]
         print(f"next: open {options.html} in a browser" if options.html else f"next: {shlex.join(page)}")
-
-
-def _check_outputs(options: Namespace) -> None:
-    """Raise a `UserError` if a file for the output cannot be written, before minutes of computation."""
-    for name in ("html", *TABLES):
-        if path := options[name]:
-            existing = next(parent for parent in path.absolute().parents if parent.exists())  # nearest existing folder
-            if not os.access(existing, os.W_OK):
-                raise UserError(f"{path}: cannot be written there; choose another path with --{name}")
 
 
 def compare_runs(

@@ -1,7 +1,6 @@
 """`precis evaluate`: all measures of outputs, with intervals and signatures."""
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from precis.evaluation.evaluate_tables import show
 from precis.evaluation.prediction_fields import FieldNames, SentenceCutter, Splitter
 from precis.evaluation.predictions import Prediction
 from precis.evaluation.scorers import METRICS, CorpusScore, ScoreOptions, Scores, is_plug_in, lacking, score
+from precis.files.data_files import check_outputs
 from precis.runs.prediction_files import recorded_results
 from precis.statistics import statistics
 
@@ -66,6 +66,7 @@ def evaluate(arguments: list[str]) -> None:
     for path, file_predictions in by_file.items():
         end = start + len(file_predictions)
         values = {measure: measure_scores.values[start:end] for measure, measure_scores in evaluated.scores.items()}
+        targets[path].parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(targets[path]) as file:
             file.writelines(map(json_line, document_rows(file_predictions, values)))
         start = end
@@ -100,8 +101,7 @@ def _targets(options: Namespace) -> dict[Path, Path]:
     for path, target in targets.items():
         if not path.is_file():
             raise UserError(f"{path}: no file of this name; give files of summaries, such as RUN/predictions.jsonl")
-        if not os.access(target.parent, os.W_OK):
-            raise UserError(f"{target}: cannot be written there; choose another file with --out")
+        check_outputs(out=target)
     return targets
 
 

@@ -1,6 +1,7 @@
 """JSON files of run and sweep folders, and YAML files that users write or that come with a run folder."""
 
 import math
+import os
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin
@@ -13,6 +14,16 @@ from datamodules.text.lines import load_json
 REMEDY = "restore it, or remove it and make it again"
 MOST_VALUES = 100_000  # values of a config; those of the suite have some hundred
 NO_CONFIG = "not a config: it has no keys at the top; see experiments/configs for examples"
+
+
+def check_outputs(**paths: Path | None) -> None:
+    """Raise a `UserError` if a file for the output cannot be written, before minutes of work; keywords are options."""
+    for option, path in paths.items():
+        if path is None:
+            continue
+        existing = next(parent for parent in path.absolute().parents if parent.exists())  # nearest existing folder
+        if path.is_dir() or not existing.is_dir() or not os.access(existing, os.W_OK):
+            raise UserError(f"{path}: no file can be written there; choose another one with --{option}")
 
 
 def read_json(path: Path, **types: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from datamodules.documents import UserError
 from datamodules.graphs import GraphName, ParagraphGraph, ParagraphRule
 from precis.config.parsers import PARSERS
 from precis.config.run_config import read_config
+from precis.files.data_files import check_outputs
 from precis.files.texts import collect_texts
 
 
@@ -49,6 +50,7 @@ def graph(arguments: list[str]) -> None:
     add("--language", type=str, default="en", help="ISO code of the language of the files")
     add("--html", type=Path | None, default=None, help="page with a drawing (SVG) of each document")
     options = parser.parse_args(arguments)
+    check_outputs(html=options.html)
     built = parser.instantiate_classes(options)  # the same options, with objects for `graph` and `paragraphs`
     if options.run is not None and options.inputs:
         raise UserError("precis graph: a run's own documents, or files; leave --run or the files out")
