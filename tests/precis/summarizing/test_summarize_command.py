@@ -213,7 +213,7 @@ def test_a_summary_needs_no_option_names_its_model_and_may_be_limited(article, p
     assert precis("summarize", ARTICLE).out == done.out, "the text itself"
     assert precis("summarize", "A long text. " * 400).status == 0, "longer than any name of a file"
     precis("summarize", "--model", "extractiv", article).refused("extractive, small, docstring")
-    precis("summarize", article, "--html", article.parent).refused(str(article.parent), "choose another one with --html")
+    precis("summarize", article, "--html", article.parent).refused(f"{article.parent}: no file", "one with --html")
     russian = "Поезд опоздал. Пассажиры ждали поезд два часа. Потом он пришёл. Поезд был полон, и все ждали выхода."
     with pytest.warns(UserWarning, match="trained on English, and these texts are not"):
         summary = api.summarize(russian, model="small", sentences=1)
