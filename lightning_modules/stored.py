@@ -43,7 +43,7 @@ def quantized(matrix: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def dequantized(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the weights of a file without their scales: matrices in 8 bits as float32, all others unchanged."""
+    """Return the weights of a file: matrices in 8 bits times their scales, in float32, and all others unchanged."""
     return {
         name: value.float() * stored[name + SCALES] if value.dtype == torch.int8 else value
         for name, value in stored.items()

@@ -214,7 +214,7 @@ def harvest(
     num_proc: int = 1,
     read_file: Callable[[tuple[str, Path]], list[Docstring]] = docstrings_of_file,
 ) -> list[Docstring]:
-    """Return the docstrings that `read_file` finds in `files` (of `source_files`), in order, without duplicates."""
+    """Return the docstrings that `read_file` finds in `files`, pairs of name and path, in order, without duplicates."""
     distinct: dict[tuple[str, tuple[str, ...]], Docstring] = {}  # by lower-case summary, and body
     names: set[str] = set()  # qualified names of the docstrings so far
     with mapper(num_proc) as map_in_processes, progress_bar() as progress:

@@ -97,7 +97,7 @@ def _cues(words: list[str], verbs: list[str | None], entities: frozenset[str]) -
     )
 
 
-_RUN = re.compile(rf"(?:{WORD.pattern})(?:[ -](?:{WORD.pattern}))*")  # words without punctuation between them
+_PHRASE = re.compile(rf"(?:{WORD.pattern})(?:[ -](?:{WORD.pattern}))*")  # words without punctuation between them
 
 
 def _cased_names(sentences: Sequence[str]) -> list[frozenset[str]]:
@@ -121,7 +121,7 @@ def _cased_names(sentences: Sequence[str]) -> list[frozenset[str]]:
 def _capitalized_runs(sentence: str) -> list[tuple[bool, list[str]]]:
     """Return (whether it begins the sentence, words) for each run of capitalized content words, such as a name."""
     runs: list[tuple[bool, list[str]]] = []
-    for phrase in _RUN.finditer(sentence):  # words without punctuation between them, which ends a run
+    for phrase in _PHRASE.finditer(sentence):  # words without punctuation between them, which ends a run
         begins_sentence = not sentence[: phrase.start()].strip("\"'`“‘( ")  # only quotes and brackets before it
         open_run = None  # the run of the preceding word, the last one in `runs`; None if that word is in no run
         for number, match in enumerate(WORD.finditer(phrase.group())):

@@ -88,7 +88,7 @@ def edu_features(
     starts = sentence_starts(request, name)  # first visible characters of sentences
     # the first word that begins at or after the first character of a sentence or paragraph
     sentence_words = {bisect_left(word_starts, start) for start in starts}
-    first_words = sorted(word for word in sentence_words if word < num_words)  # a start after the last word has none
+    first_words = sorted(word for word in sentence_words if word < num_words)  # no word follows a later start
     paragraphs = request.paragraphs or paragraph_offsets(text)
     ids, subword_offsets = ([], []) if subwords is None else subwords(text)  # of P subwords (pieces)
     # the last word that begins at or before the subword; -1 for one without visible characters, whose offsets are empty

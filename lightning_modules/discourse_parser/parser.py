@@ -206,7 +206,7 @@ class DiscourseParser(EncoderModule):
             return [vectors.float() for vectors in encoder(texts)]
 
     def _autocast(self) -> AbstractContextManager:
-        """Return the context of matrix products in `encoder_precision`; with the encoder `small` in float32."""
+        """Return the context of matrix products in `encoder_precision`; the encoder `small` always has float32."""
         if torch.is_autocast_enabled(self.device.type):  # by a trainer, whose precision remains
             return nullcontext()
         precision = self.encoder_precision

@@ -70,9 +70,9 @@ def angular_distance(cosine: Tensor) -> Tensor:
 
 
 def shared_path(similarity: Tensor, to_document: Tensor) -> Tensor:
-    """Return the common length of the paths from the document to sentences i and j over the shorter length, [B, L, L].
+    """Return the Gromov product of sentences i and j, seen from the document, over the shorter distance, [B, L, L].
 
-    With d the angular distance, r_i = d(i, document) and the common length (i|j) = (r_i + r_j - d(i, j)) / 2,
+    With d the angular distance, r_i = d(i, document) and (i|j) = (r_i + r_j - d(i, j)) / 2, in a tree the common path,
 
         g_ij = (i|j) / min(r_i, r_j), in [0, 1].
 
@@ -84,7 +84,7 @@ def shared_path(similarity: Tensor, to_document: Tensor) -> Tensor:
     radius_i, radius_j = radius.unsqueeze(2), radius.unsqueeze(1)
     product = (radius_i + radius_j - angular_distance(similarity)) / 2               # (i|j), [B, L, L]
     smaller = torch.minimum(radius_i, radius_j)
-    # a radius below 1e-3 is 0 up to rounding: in float32, a cosine of equal vectors may be 1 - 1e-6, a radius of 4.5e-4
+    # a radius below 1e-3 is 0 up to rounding: in float32, the cosine of equal vectors may be 1 - 1e-6, so r = 4.5e-4
     return torch.where(smaller > 1e-3, product / smaller.clamp_min(1e-3), torch.ones_like(product)).clamp(0, 1)
 
 

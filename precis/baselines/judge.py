@@ -112,7 +112,7 @@ def _read(options: Namespace) -> list[_Pair]:
 
 
 def _template(path: str | None) -> str:
-    """Return the text of the prompt file, by default of `PROMPT`; a `UserError` if a placeholder is missing in it."""
+    """Return the text of the prompt file, by default `PROMPT`; a `UserError` if it lacks the text or a summary."""
     if path is not None and not Path(path).is_file():
         raise UserError(f"--prompt {path}: no such file; give one with {{document}}, {{first}} and {{second}}")
     template = read_text(Path(path) if path else PROMPT)

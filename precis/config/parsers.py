@@ -89,7 +89,7 @@ def load_parser(name: str, rows: "Rows" = "side", band: int = 128) -> "Lightning
 
 
 def provide_parsers(data: "LightningDataModule") -> None:
-    """Set the function by which a DataModule loads the parser that its arguments name, if it needs a parser."""
+    """Set the function by which a DataModule loads the discourse parser that its arguments name, if it needs one."""
     from datamodules.parsing import NeedsParser
 
     if isinstance(data, NeedsParser):

@@ -183,10 +183,10 @@ def check_writable(run: Path) -> None:
 
 
 def source_checkpoint(config: Namespace) -> Path:
-    """Return the checkpoint of `--start_from`, and let the data of `config` use the tokenizer of the run it is from."""
+    """Return the checkpoint of `--start_from`, and let the data of `config` use the tokenizer of its run."""
     path = Path(config.start_from.replace("{seed}", str(config.seed_everything)))  # {seed}: in sweeps over seeds
     tokenizer = _run_of(path) / "text"
-    if config.data.init_args.get("tokenizer_dir", "") is None and tokenizer.is_dir():  # None: unset, "": unknown
+    if config.data.init_args.get("tokenizer_dir", "") is None and tokenizer.is_dir():  # "": no such option
         config.data.init_args.tokenizer_dir = tokenizer
     is_resumed = config.resume is True or (config.resume and has_checkpoint(config.run_dir))  # resume: True or "auto"
     return path if is_resumed else find_start(config)  # a resumed run does not read it, so it may be missing

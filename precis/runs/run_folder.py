@@ -198,7 +198,7 @@ class RunRecord(Callback):
             self.on_train_batch_start(trainer)
 
     def on_train_batch_start(self, trainer: Trainer, *_: Any) -> None:
-        """Write the files, of a resumed run only now: until the first batch, options of this start may be refused."""
+        """Write the files of a resumed run, whose options may be refused until the first batch."""
         if trainer.is_global_zero and not self._is_written:
             with naming_full_disk(self.run):
                 self._write(trainer)

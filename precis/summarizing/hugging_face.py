@@ -91,7 +91,7 @@ class HuggingFaceSummarizer:
     scored = Summarizer.scored  # method that adds ROUGE scores to summaries
 
     def __init__(self, name: str, options: PretrainedOptions = PretrainedOptions()) -> None:
-        """Load the model, and let the options replace settings of its card."""
+        """Load the model, and let the options replace settings of its config."""
         self.name = name
         self.options = options
         self.language = options.language
@@ -100,7 +100,7 @@ class HuggingFaceSummarizer:
         # T5 and BART have settings for the task in their config, such as the prefix "summarize: ".
         task = (getattr(model.config, "task_specific_params", None) or {}).get("summarization", {})
         self.template = self._template(task.get("prefix") or getattr(model.config, "prefix", None) or "", model)
-        self.generator = generation.Generator(model, tokenizer, self._card_settings(task, model))
+        self.generator = generation.Generator(model, tokenizer, self._task_settings(task, model))
         self.generator.change(options.generation)  # replace settings of the card
         self._check_positions()
 
@@ -117,7 +117,7 @@ class HuggingFaceSummarizer:
         check_fields(prompt, template, {"document": True, "n": False, "query": False})  # True: required, False: refused
         return template  # {n}, a number of words, and {query} have values in `precis baseline chat` alone
 
-    def _card_settings(self, task: Mapping[str, Any], model: Any) -> dict[str, Any]:
+    def _task_settings(self, task: Mapping[str, Any], model: Any) -> dict[str, Any]:
         """Return generation settings in `task`, the config of "summarization"; adds a length limit if none is set."""
         names = vars(model.generation_config).keys() - generation.FIXED  # FIXED: set by the suite, which never samples
         settings = {name: value for name, value in task.items() if name in names}

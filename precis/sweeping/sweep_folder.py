@@ -96,7 +96,7 @@ def write_launch(out: Path, launcher: str, jobs: dict[str, str], **more: Any) ->
 
 
 def states(out: Path, jobs: Sequence[Job] | None = None) -> list[PointState]:
-    """Return the states of jobs, such as workers of a search; by default, of all points in points.json."""
+    """Return the states of jobs, e.g. the workers of a hyperparameter search; by default, of points in points.json."""
     jobs = read_points(out) if jobs is None else jobs
     submitted = read_launch(out)["jobs"]
     slurm_ids = [submitted.get(job.folder.name, "") for job in jobs]  # empty if it was not submitted
