@@ -57,7 +57,7 @@ def _table(title: str, *columns: str) -> Table:
     """Return an empty table with a left-aligned column of names, and right-aligned columns of numbers."""
     table = Table(title=Text(one_line(title)))
     for number, name in enumerate(columns):
-        table.add_column(name, justify="right" if number else "left")
+        table.add_column(name, justify="right" if number else "left", overflow="fold")
     return table
 
 

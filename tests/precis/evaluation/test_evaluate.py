@@ -143,7 +143,7 @@ def test_omitted_metrics_have_reasons_and_each_file_is_a_system(tmp_path, precis
     problem = "bleu cannot be computed: sacrebleu is not installed"
     precis("evaluate", path, "--metrics", "rouge,bleu").failed_in_one_line(problem)
     monkeypatch.undo()
-    texts = {f"first{size}": [text[:size] for text in OUTPUTS] for size in (12, 5, 99, 20)}
+    texts = {f"first{size}_{'x' * 70}": [text[:size] for text in OUTPUTS] for size in (12, 5, 99, 20)}
     files = [write_lines(tmp_path / f"{name}.jsonl", records(summary=outputs)) for name, outputs in texts.items()]
     result = evaluated(*files, "--metrics", "rouge,length")
     assert result["systems"] == list(texts) and result["documents"] == 5
@@ -154,7 +154,7 @@ def test_omitted_metrics_have_reasons_and_each_file_is_a_system(tmp_path, precis
         for measure, row in alone.items():
             assert by_measure(result, path.stem)[measure]["mean"] == pytest.approx(row["mean"])
     out = precis("evaluate", *files, "--metrics", "rouge,length", "--resamples", 50).out
-    assert re.findall(r"^\S first(\d+) ", out, re.M) == ["99", "20", "12", "5"]  # by ROUGE
+    assert re.findall(r"^\S first(\d+)_", out, re.M) == ["99", "20", "12", "5"] and "…" not in out  # by ROUGE, whole
     assert "not recorded" not in precis("compare", *files, "--metric=rouge1", "--json").succeeded().out
     compared = precis("compare", *files, "--metric=rouge1", f"--baseline={files[1]}").out
     assert f"{files[3]} --html page.html --baseline={files[1]} --metric=rouge1\n" in compared  # not another comparison
