@@ -1,7 +1,7 @@
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#6b4c9a", "#555555"];
-const colour = (system) => COLOURS[system % COLOURS.length];
+const colour = (system) => COLOURS[system] ?? `hsl(${(system * 137.5) % 360} 70% ${system % 2 ? 55 : 25}%)`;
 const at = (id) => document.getElementById(id);
 
 /** An element with attributes and children; texts are set as text, never read as HTML. */

@@ -68,8 +68,8 @@ def test_a_real_browser_shows_table_curves_and_documents(page, tmp_path, browse)
     choose("document-other", "2");
     const farthest = list.children[0].textContent;
     choose("document-text", "says 5");
-    const bold = document.getElementById("bold") !== null;
-    document.body.dataset.acts = JSON.stringify({moved, found: list.children.length, reference, bold, farthest});
+    const [bold, hues] = [at("bold") !== null, new Set(Array.from({length: 16}, (_, n) => colour(n))).size];
+    document.body.dataset.acts = JSON.stringify({moved, found: list.children.length, reference, bold, farthest, hues});
     choose("distribution-kind", "differences");
     </script></body>"""
     acted = write(tmp_path / "acted.html", page.read_text(encoding="utf-8").replace("</body>", acts))
@@ -91,7 +91,7 @@ def test_a_real_browser_shows_table_curves_and_documents(page, tmp_path, browse)
     place = int(np.abs(minus).argmax())
     value, name = acts.pop("farthest").split()
     assert name == f"doc-{place}" and float(value.replace("−", "-")) == pytest.approx(minus[place], abs=0.011)
-    assert acts == {"moved": True, "found": 1, "reference": HOSTILE, "bold": False}
+    assert acts == {"moved": True, "found": 1, "reference": HOSTILE, "bold": False, "hues": 16}
     assert '<p dir="auto"><mark>今天</mark>。好<mark>ok !</mark></p>' in done.stdout
     assert done.stdout.count("<rect") < dom.count("<rect")  # the baseline has no difference to itself
 
