@@ -69,7 +69,7 @@ def print_search(search: Search, as_json: bool = False) -> None:
     table = Table()
     names = [short_key(key, set(keys)) for key in keys]
     for name in ("trial", "state", search.section["metric"], "validations", *names, ""):  # "": "best" or a failure
-        layout = {"min_width": len("interrupted")} if name == "state" else {"overflow": "fold"}  # the longest state
+        layout = {"no_wrap": True} if name == "state" else {"overflow": "fold"}
         table.add_column(name, justify="left" if name in ("state", "") else "right", **layout)
     for trial in trials:
         cells = [str(trial["trial"]), trial["state"], _cell(trial["score"]), str(trial["validations"])]

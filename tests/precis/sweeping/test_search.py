@@ -70,7 +70,7 @@ def work(out: Path, worker: int, precis) -> Finished:
     return precis("sweep", "work", out, "--worker", worker)
 
 
-def test_trials_are_run_recorded_and_the_best_is_a_config(tmp_path, tiny_config, precis, stub):
+def test_trials_are_run_recorded_and_the_best_is_a_config(tmp_path, tiny_config, precis, stub, monkeypatch):
     out = make_search(tmp_path, tiny_config, trials=4)
     assert work(out, 1, precis).succeeded().out.count("val/rouge1") >= 4
     told = status(out, precis)
@@ -81,8 +81,9 @@ def test_trials_are_run_recorded_and_the_best_is_a_config(tmp_path, tiny_config,
     assert told["best"] == {"trial": winner, "score": pytest.approx(by_hand[winner])}
     parsed = fit_parser().parse_args([f"--config={out / 'best.yaml'}"])
     assert 2 * parsed.model.init_args.dropout == pytest.approx(by_hand[winner])
-    assert f"in {out / 'best.yaml'}" in precis("sweep", "status", out).out
-
+    monkeypatch.setenv("COLUMNS", "55")
+    table, _, below = precis("sweep", "status", out).out.partition("4 of 4")
+    assert f"in {out / 'best.yaml'}" in below and all(line[-1] in "┓┃┩│┘" for line in table.splitlines())  # none is cut
     work(out, 2, precis).succeeded()  # another worker has nothing to do, until there are more trials
     assert status(out, precis)["counts"] == {"complete": 4}
     make_search(tmp_path, tiny_config, trials=5)
