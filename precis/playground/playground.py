@@ -3,6 +3,7 @@
 import base64
 import re
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -123,9 +124,10 @@ class Playground:
             run.model.to(device)
             is_extractive = isinstance(run.model, (BertSum, LexRank, MatchSum))  # these have no beam search
             options = {} if is_extractive else {"beam_size": beam_size}
-            with changed_options(run.model, options):
+            with changed_options(run.model, options), warnings.catch_warnings(record=True) as caught:
                 (summary,) = run.model.scored(run.model.summarize(batch))  # with ROUGE if there is a reference
                 parts = sections(f"card{number}", run.model, data, batch, summary)
+        parts += [MACROS.note(str(warning.message)) for warning in caught]  # such as a score in another language
         return MACROS.card(name, type(run.model).__name__, parts)
 
 
