@@ -252,7 +252,7 @@ def heat_map(parse: DiscourseParse) -> Figure:
     axes = figure.add_subplot()
     axes.set_facecolor("0.8")  # light gray, where values are NaN
     image = figures.heat_map(axes, nucleus_probabilities(parse).numpy(), vmin=0, vmax=1, cmap="viridis")
-    axes.set(xlabel="EDU", ylabel="is the nucleus of EDU")
+    axes.set(xlabel="of EDU", ylabel="EDU is the nucleus")
     title = f"{one_line(parse.id)}: {counted(parse.size, 'EDU')}"
     axes.set_title(title, parse_math=False)  # an id may contain "$", which would start a formula
     figure.colorbar(image, label="probability, over all relations")
