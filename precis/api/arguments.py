@@ -38,7 +38,7 @@ def text_rows(texts: Text | Iterable[Text]) -> list[dict[str, Any]]:
         # A document may be nested lists of sentences, whose leaves are (path, sentence).
         strings = [part for _, part in leaves(record.get("document", "")) if isinstance(part, str)]
         if not "".join(strings).strip():
-            raise UserError(f"text {number} has no words; leave it out, or give one with words")
+            raise UserError(f"text {number} has no words; leave it out, or give words (of a mapping, in 'document')")
         records.append(record)
     if not records:
         raise UserError("there is no text; give a string, or a list of them")
