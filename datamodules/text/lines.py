@@ -13,7 +13,7 @@ _SEPARATORS = {ord(letter): f"\\u{ord(letter):04x}" for letter in "\x85\u2028\u2
 
 # Escape sequences begin with a control character, bidirectional marks reorder the displayed text, and halves of
 # surrogate pairs cannot be encoded.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 _LINE_BREAK = re.compile("[\n\t]")
 SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -60,7 +60,7 @@ def readable_name(name: str) -> str:
 
 def one_line(text: str) -> str:
     """Return a text on one line, without control characters, which XML forbids and terminals interpret."""
-    return "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
+    return _CONTROL.sub("", " ".join(text.split()))  # joiners stay: Persian and emoji are spelled with them
 
 
 def counted(count: int, noun: str) -> str:
