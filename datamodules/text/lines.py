@@ -14,7 +14,6 @@ _SEPARATORS = {ord(letter): f"\\u{ord(letter):04x}" for letter in "\x85\u2028\u2
 # Escape sequences begin with a control character, bidirectional marks reorder the displayed text, and halves of
 # surrogate pairs cannot be encoded.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
-_LINE_BREAK = re.compile("[\n\t]")
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -63,6 +62,12 @@ def one_line(text: str) -> str:
     return _CONTROL.sub("", " ".join(text.split()))  # joiners stay: Persian and emoji are spelled with them
 
 
+def isolated(text: str) -> str:
+    """Mark a text with Hebrew or Arabic letters so that what stands before it on its line does not reorder it."""
+    is_right_to_left = any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in text)
+    return f"\u2068{text}" if is_right_to_left else text  # FIRST STRONG ISOLATE, up to the end of the line
+
+
 def counted(count: int, noun: str) -> str:
     """Return a number with its noun: 1 document, 2,000 documents, 2 summaries, 2 batches."""
     plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}es" if noun.endswith("ch") else f"{noun}s"
@@ -81,7 +86,7 @@ def printable(text: str) -> str:
 
 def printable_line(text: str) -> str:
     """Like `printable`, but escape line ends and tabs as well."""
-    return _LINE_BREAK.sub(_escape, printable(text))
+    return re.sub("[\n\t]", _escape, printable(text))
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from rich.cells import cell_len
 
 from datamodules.discourse.trees import SPAN, Node, Tree
-from datamodules.text.lines import one_line, shorten
+from datamodules.text.lines import isolated, one_line, shorten
 from precis.files.templates import template
 
 # lengths in pixels
@@ -72,7 +72,7 @@ def draw_svg(
     step = min(MAX_STEP, tree_width / max(1, max(levels.values())))  # pixels between levels
     left = {extent: MARGIN + step * level for extent, level in levels.items()}  # x of each node and EDU
     texts = [one_line(text) for text in edu_texts]
-    numbered = [f"{edu + 1}  {text}" for edu, text in enumerate(texts)]
+    numbered = [f"{edu + 1}  {isolated(text)}" for edu, text in enumerate(texts)]
     lines = [textwrap.wrap(text, letters) if wrap else [shorten(text, letters)] for text in numbered]
     # y of the upper edge of each row (EDU), and of the lower edge of the last one
     edges = list(accumulate((ROW + LINE * (len(row) - 1) for row in lines), initial=TOP))

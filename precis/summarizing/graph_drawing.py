@@ -17,7 +17,7 @@ from datamodules.corpora.texts import Texts
 from datamodules.documents import UserError
 from datamodules.graphs import ParagraphGraph, Paragraphs, make_graph
 from datamodules.text.language import language_of
-from datamodules.text.lines import one_line, shorten
+from datamodules.text.lines import isolated, one_line, shorten
 from precis.config.parsers import load_parser
 from precis.files.figures import html_page
 from precis.files.templates import template
@@ -83,9 +83,9 @@ def draw_svg(
         legend.append(f"lines: {strongest_weights}, at least {MIN_ATTENTION:g}")
     for index, text in enumerate(texts):
         line = one_line(" ".join(text)) or "(no words)"
-        labels.append((left, TOP + ROW * (index + 0.5), f"{index + 1}  {shorten(line, letters)}", line))
+        labels.append((left, TOP + ROW * (index + 0.5), f"{index + 1}  {isolated(shorten(line, letters))}", line))
     for index, sentence in enumerate(map(one_line, summary)):
-        labels.append((right, TOP + step * (index + 0.5), shorten(sentence, letters), sentence))
+        labels.append((right, TOP + step * (index + 0.5), isolated(shorten(sentence, letters)), sentence))
     headings = [(left, "paragraphs"), (right, "summary")] if summary else [(left, "paragraphs")]
     width = right + LETTER * letters + 20 if summary else left + width_of_texts  # 20: margin
     width = max(width, 24 + LEGEND_LETTER * max(map(len, legend)))  # 24: margins of the legend

@@ -212,7 +212,7 @@ def test_text_by_hand_and_deep_trees():
     assert draw_text(Tree(1), ["alone"]) == "[1] alone\n"
     texts = ["null \x00 and escape \x1b[31m", "lone \ud800 漢字 🙂", "می\u200cخواهم (a).", " "]
     drawn = " ".join("".join(ElementTree.fromstring(draw_svg(TREE, texts).encode()).itertext()).split())
-    assert "null and escape [31m" in drawn and "می\u200cخواهم (a)." in drawn
+    assert "null and escape [31m" in drawn and "3 \u2068می\u200cخواهم (a)." in drawn  # a line of its own direction
     assert "\x1b" not in draw_text(TREE, texts) and "🙂" in draw_text(TREE, texts)
     wide, narrow = (ElementTree.fromstring(draw_svg(Tree(1), [text * 30])) for text in ("漢", "ab"))
     assert wide.get("width") == narrow.get("width")  # a Chinese character is as wide as two letters
