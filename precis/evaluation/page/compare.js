@@ -99,7 +99,7 @@ function showCurves() {
     svg.append(make("line", { class: "axis", x1: left, x2: width - 16, y1: y(value), y2: y(value) }));
     svg.append(make("text", { x: left - 8, y: y(value) + 4, "text-anchor": "end" }, label(value)));
   }
-  for (const step of ticks(first, last, width / 110).filter(Number.isInteger))
+  for (const step of ticks(first, last, width / 60).filter(Number.isInteger))
     svg.append(make("text", { x: x(step), y: height - bottom + 20, "text-anchor": "middle" }, label(step)));
   svg.append(make("text", { x: width - 16, y: height - 4, "text-anchor": "end" }, "step"));
   for (const curve of curves) {
@@ -125,7 +125,7 @@ function showDistribution() {
   const x = (value) => left + ((value - low) / (high - low)) * (width - 2 * left);
   const most = Math.max(1e-9, ...shown.flatMap((system) => shares[system]));
   const svg = make("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Distribution over documents" });
-  for (const value of ticks(low, high, width / 110)) {
+  for (const value of ticks(low, high, width / 50)) {
     svg.append(make("line", { class: "axis", x1: x(value), x2: x(value), y1: 0, y2: height - bottom }));
     svg.append(make("text", { x: x(value), y: height - bottom + 18, "text-anchor": "middle" }, label(value)));
   }
