@@ -81,5 +81,5 @@ def checked_name(name: str | None, language: str = "en") -> str:
     """Return the name of a model of the suite, the default for None; a `UserError` if there is no such model."""
     name, names = name or default_model(language), (*MODELS, LEXRANK)
     if name not in names:
-        raise UserError(f"no shipped model {name!r}; there are {', '.join(names)}; of a run, --run or precis.load")
+        raise UserError(f"no shipped model {name!r}; there are {', '.join(names)}; a run takes --run or precis.load")
     return name
