@@ -31,7 +31,7 @@ def test_rendered_yaml_has_every_value_as_it_is(tmp_path):
     text = render("skypilot", folder, **values)
     content = yaml.safe_load(text)
     assert content["setup"] == HOSTILE and content["resources"]["accelerators"] == HOSTILE
-    assert content["envs"] == {"POINT": "0"}
+    assert content["envs"] == {"POINT": "0"} and content["file_mounts"] == {"~/points.json": f"{folder}/points.json"}
     assert "sky jobs launch --yes -d " in text  # without -d, each job of the loop waits for the one before
 
     content = yaml.safe_load(render("kubernetes", folder, **values))
@@ -47,8 +47,8 @@ def test_rendered_yaml_has_every_value_as_it_is(tmp_path):
     name = content["metadata"]["name"]
     assert name.replace("-", "").isalnum() and name.islower() and len(name) <= 50
 
-    with_bucket = yaml.safe_load(render("skypilot", tmp_path, outputs="s3://runs"))
-    assert with_bucket["file_mounts"] == {"/outputs": {"source": "s3://runs", "mode": "MOUNT"}}
+    mounts = yaml.safe_load(render("skypilot", tmp_path, outputs="s3://runs"))["file_mounts"]
+    assert mounts["/outputs"] == {"source": "s3://runs", "mode": "MOUNT"}
 
 
 def test_the_shells_of_skypilot_and_ray_read_no_value(tmp_path):
@@ -58,6 +58,7 @@ def test_the_shells_of_skypilot_and_ray_read_no_value(tmp_path):
     for name in ("curl", "precis"):
         write(tmp_path / name, f"#!{sys.executable}\nimport json, sys\n{record}\n").chmod(stat.S_IRWXU)
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "RAY_ADDRESS": "http://head:8265"}
+    environment["HOME"] = str(write(tmp_path / "points.json", "{}").parent)
 
     def recorded(*command: object, **variables: str) -> list[list[str]]:
         assert subprocess.run(command, cwd=tmp_path, env=environment | variables).returncode == 0
@@ -65,6 +66,7 @@ def test_the_shells_of_skypilot_and_ray_read_no_value(tmp_path):
 
     (called,) = recorded("bash", "-c", yaml.safe_load(render("skypilot", folder))["run"], POINT="1 $(touch stolen)")
     assert called == ["sweep", "point", str(folder), "--index", "1 $(touch stolen)"]
+    assert (tmp_path / folder / "points.json").read_text() == "{}"
     calls.unlink()
     requests = recorded("sh", write(tmp_path / "ray.sh", render("ray", folder, gpus=2)))
     assert all("http://head:8265/api/jobs/" in request for request in requests) and len(requests) == 2
@@ -103,8 +105,7 @@ def test_bad_input_is_one_line_and_a_template_of_your_own_is_filled(tmp_path, ti
         (broken, ["broken.sh:2", "correct the template"]),
         (write(tmp_path / "unsafe.sh", "{{ points.__class__.__mro__ }}\n"), ["unsafe.sh", "unsafe"]),
     ):
-        done = precis("sweep", "render", sweep, "--out", out, "--template", template)
-        done.failed_in_one_line(*parts)
+        precis("sweep", "render", sweep, "--out", out, "--template", template).failed_in_one_line(*parts)
     assert not out.exists()
 
     command = "qsub -q {{ queue | sh }} precis sweep point {{ folder }} --index {{ p.index }}"
@@ -114,5 +115,4 @@ def test_bad_input_is_one_line_and_a_template_of_your_own_is_filled(tmp_path, ti
     lines = (out / "mine.sh").read_text().splitlines()
     assert lines == [f"qsub -q 'long one' precis sweep point {out} --index {n}" for n in (0, 1)]
     shutil.copy(template, out / "mine.sh")
-    done = precis("sweep", "render", sweep, "--template", out / "mine.sh", "--out", out)
-    done.refused("would be overwritten")
+    precis("sweep", "render", sweep, "--template", out / "mine.sh", "--out", out).refused("would be overwritten")
