@@ -203,7 +203,7 @@ def work(job: Job) -> str:
 
 def _environment() -> dict[str, str]:
     """Return environment variables for a command in a task, with one thread for each core of the task."""
-    environment = same_suite(os.environ) | {"PRECIS_REQUEUE": "off"}  # off: `_run_first_task` requeues the job
+    environment = same_suite(os.environ)
     if cpus := os.environ.get("SLURM_CPUS_PER_TASK"):
         environment.setdefault("OMP_NUM_THREADS", cpus)
     return environment

@@ -73,10 +73,12 @@ def _graceful_stop(start: RunStart) -> GracefulStop:
     """Return the callback that saves a checkpoint on signals, and requeues a SLURM job unless a sweep does so."""
     folder, config = start.folder, start.config
     resume = shlex.join(["precis", "fit", "--run", str(folder), *start.trust])
-    in_job = "SLURM_JOB_ID" in os.environ  # then patient: a second SIGTERM, which SLURM may send, is ignored
-    on_stop = partial(requeue, folder) if in_job and os.environ.get("PRECIS_REQUEUE") != "off" else None
+    in_job = "SLURM_JOB_ID" in os.environ
+    in_sweep = os.environ.get("PRECIS_REQUEUE") == "off"
+    on_stop = partial(requeue, folder) if in_job and not in_sweep else None
     last = folder / "checkpoints" / "last.ckpt"
-    return GracefulStop(last, resume, save_every=config.save_every, patient=in_job, on_stop=on_stop)
+    patient = in_job or in_sweep  # ignores a second SIGTERM: a scheduler and a launcher may send one each
+    return GracefulStop(last, resume, save_every=config.save_every, patient=patient, on_stop=on_stop)
 
 
 def _test_records(start: RunStart) -> list[Callback]:

@@ -42,8 +42,7 @@ def test_rendered_yaml_has_every_value_as_it_is(tmp_path):
     # Kubernetes replaces $(NAME) in commands, and $$ by $
     assert [word.replace("$$", "$") for word in container["command"]] == ["precis", "sweep", "point", str(folder)]
     assert "$" not in "".join(container["command"]).replace("$$", "")
-    (volume,) = spec["template"]["spec"]["volumes"]
-    assert volume["persistentVolumeClaim"]["claimName"] == HOSTILE
+    assert [each["persistentVolumeClaim"]["claimName"] for each in spec["template"]["spec"]["volumes"]] == [HOSTILE]
     name = content["metadata"]["name"]
     assert name.replace("-", "").isalnum() and name.islower() and len(name) <= 50
 

@@ -248,8 +248,9 @@ def test_a_sweep_in_the_background_is_cancelled_and_retried(tmp_path, tiny_confi
     assert "told process" in precis("sweep", "cancel", out).out
     (point,) = states(out)
     wait_until(lambda: "SIGTERM: finishing" in point.job.log.read_text())
+    os.kill(int((hold / "holding").read_text()), signal.SIGTERM)  # from a scheduler that signals every process
     (hold / "go").touch()
     assert launcher.wait(600) == 130
-    assert list(by_name(out).values()) == ["interrupted"]
+    assert list(by_name(out).values()) == ["interrupted"] and point.job.progress_file.is_file()
     assert "1 point, 1 to run" in precis("sweep", "retry", out, "--trust").succeeded().out
     assert list(by_name(out).values()) == ["finished"]
