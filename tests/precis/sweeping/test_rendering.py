@@ -71,7 +71,7 @@ def test_the_shells_of_skypilot_and_ray_read_no_value(tmp_path):
     assert all("http://head:8265/api/jobs/" in request for request in requests) and len(requests) == 2
     for index, request in enumerate(requests):
         job = json.loads(request[-1])
-        assert (job["entrypoint_num_gpus"], job["entrypoint_num_cpus"]) == (2, 4)
+        assert (job["entrypoint_num_gpus"], job["entrypoint_num_cpus"]) == (2, 4) and "STOP_WAIT" in str(job)
         called = recorded("sh", "-c", job["entrypoint"])[-1]
         assert called == ["sweep", "point", str(folder), "--index", str(index)]
     assert not list(tmp_path.rglob("stolen"))
