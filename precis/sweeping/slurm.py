@@ -82,7 +82,7 @@ def checked_profile(options: Any) -> Profile:
     for key, value in profile.directives.items():
         if not re.fullmatch(r"[A-Za-z][\w-]*", key):
             raise UserError(f"profile: directives: {key!r} is not an option of sbatch; give its name without dashes")
-        if not isinstance(value, str | int | float | bool | None):
+        if not isinstance(value, str | int | float | bool):
             raise UserError(f"profile: directives.{key} must be one value, got {value!r}")
         values[f"directives.{key}"] = value
     for key, value in values.items():  # `setup` has commands by design
@@ -140,6 +140,7 @@ def _parameters(profile: Profile, name: str, after: str | None) -> dict[str, Any
     path = f"export PYTHONSAFEPATH=1 PYTHONPATH={shlex.quote(str(root))}${{PYTHONPATH:+:$PYTHONPATH}}"
     # `signal` sends SIGUSR1 to all tasks before the time limit, so that they save; `requeue` permits requeueing.
     directives = {"signal": f"USR1@{profile.save_seconds}", "requeue": True} | profile.directives
+    directives = {key: value for key, value in directives.items() if value is not False}  # false leaves an option out
     if after is not None:
         conditions = [directives["dependency"]] if "dependency" in directives else []
         directives["dependency"] = ",".join([*conditions, f"afterany:{after.partition('_')[0]}"])  # the array's id

@@ -182,12 +182,12 @@ def test_profiles_of_the_page_are_batch_scripts_of_arrays_that_wait_for_each_oth
     for number, profile in enumerate(profiles):
         (slurm / "count").write_text("6")
         folder = tmp_path / f"profile{number}"
-        waiting = replace(profile, directives=profile.directives | {"dependency": "afterok:3"})
+        waiting = replace(profile, directives=profile.directives | {"dependency": "afterok:3", "requeue": False})
         assert submit(jobs, waiting, folder, "rows") == {"a": "7_0", "b": "7_1", "c": "8_0", "d": "8_1"}
         first, second = ((folder / f"{job}_submission.sh").read_text() for job in (7, 8))
         assert "#SBATCH --dependency=afterok:3\n" in first and "--dependency=afterok:3,afterany:7\n" in second
         for script in (first, second):
-            assert "#SBATCH --array=0-1%2\n" in script
+            assert "#SBATCH --array=0-1%2\n" in script and "requeue" not in script
             assert f"#SBATCH --gpus-per-node={profile.gpus_per_node}\n" in script
             assert f"#SBATCH --nodes={profile.nodes}\n" in script
             assert all(line in script.splitlines() for line in profile.setup)
