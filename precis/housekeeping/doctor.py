@@ -85,7 +85,7 @@ def _describe_devices() -> list[str]:
     """Return a line for the processor and one for each accelerator that torch can use."""
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count()  # that this job may use
     threads = os.environ.get("OMP_NUM_THREADS")
-    lines = [f"{cores} CPU cores" + (f", OMP_NUM_THREADS={threads}" if threads else "")]
+    lines = [counted(cores, "CPU core") + (f", OMP_NUM_THREADS={threads}" if threads else "")]
     try:
         import torch
 
@@ -110,8 +110,8 @@ def _describe_caches() -> dict[str, str]:
     """Return size and free disk space, as text by path, of the cache folders of the suite and of Hugging Face."""
     folder = default_cache()
     # the hub's cache as huggingface_hub determines it, but without importing it, since it may be missing
-    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
-    hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
+    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
+    hub = Path(os.environ.get("HF_HUB_CACHE") or Path(home, "hub")).expanduser()
     entries = list(list_entries(folder)) if folder.is_dir() else []
     files = (path for path in hub.rglob("*") if path.is_file() and not path.is_symlink())  # link targets are counted
     caches = {
