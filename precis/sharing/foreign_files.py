@@ -44,10 +44,12 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 def _load(path: Path) -> Any:
     """Return the content of a pickled file; for each class that torch refuses, add a placeholder and read again."""
-    stand_ins: dict[str, type[Inert]] = {}  # placeholders by the full name of the class
+    # placeholders by the full name of the class; the states of optimizers are defaultdicts, to which items are added
+    stand_ins: dict[str, Any] = {"collections.defaultdict": lambda *_: {}}
     while len(stand_ins) < MOST_CLASSES:  # each class takes another reading of the file
         try:
-            with safe_globals([(stand_in, name) for name, stand_in in stand_ins.items()]):
+            names = [name if "." in name else f"builtins.{name}" for name in stand_ins]  # torch says `dict`
+            with safe_globals(list(zip(stand_ins.values(), names))):
                 return load_pickled(path)
         except (OSError, pickle.UnpicklingError) as error:
             refused = re.search(r"Unsupported global: GLOBAL (\S+) was not an allowed global", str(error))

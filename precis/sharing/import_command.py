@@ -31,8 +31,7 @@ def import_run(arguments: list[str]) -> None:
     parser.add_argument("--heads", type=int, default=8, help="attention heads of the layers above the encoder")
     parser.add_argument("--scorer", type=Path | None, default=None, help="for MatchSum: run that proposes sentences")
     options = parser.parse_args(arguments)
-    path = options.file
-    out = options.out
+    path, out = options.file, options.out
     if out.exists():
         raise UserError(f"{out}: already exists; choose a new folder")
     weights = read_weights(path)

@@ -167,11 +167,12 @@ def batch_of(folder: Path, tmp_path: Path):
 
 def test_an_extractive_model_scores_as_presumms_and_nothing_in_a_file_is_executed(encoder, tmp_path, precis):
     state = extractive_state(encoder)
-    folder = imported(precis, tmp_path, {"model": state, "opt": Namespace(heads=2)})
+    optimizer = torch.optim.Adam([torch.ones(2)])
+    optimizer.state[optimizer.param_groups[0]["params"][0]]["step"] = 1  # PreSumm's files have the state of training
+    folder = imported(precis, tmp_path, {"model": state, "opt": Namespace(heads=2), "optim": [optimizer]})
     model, batch = batch_of(folder, tmp_path)
     assert batch.sentences == [SENTENCES]
-    (scores,) = model.sentence_scores(batch)
-    assert scores == pytest.approx(extractive_scores(state, encoder, SENTENCES), abs=1e-4)
+    assert model.sentence_scores(batch) == [pytest.approx(extractive_scores(state, encoder, SENTENCES), abs=1e-4)]
     done = precis("summarize", "--checkpoint", folder, " ".join(SENTENCES), "--sentences", "1").succeeded()
     assert done.out.strip() in SENTENCES
     mark, state = tmp_path / "executed", extractive_state(encoder)
