@@ -74,11 +74,10 @@ def _graceful_stop(start: RunStart) -> GracefulStop:
     folder, config = start.folder, start.config
     resume = shlex.join(["precis", "fit", "--run", str(folder), *start.trust])
     in_job = "SLURM_JOB_ID" in os.environ
-    in_sweep = os.environ.get("PRECIS_REQUEUE") == "off"
+    in_sweep = os.environ.get("PRECIS_REQUEUE") == "off"  # its launcher requeues, and repeats the scheduler's SIGTERM
     on_stop = partial(requeue, folder) if in_job and not in_sweep else None
     last = folder / "checkpoints" / "last.ckpt"
-    patient = in_job or in_sweep  # ignores a second SIGTERM: a scheduler and a launcher may send one each
-    return GracefulStop(last, resume, save_every=config.save_every, patient=patient, on_stop=on_stop)
+    return GracefulStop(last, resume, save_every=config.save_every, patient=in_job or in_sweep, on_stop=on_stop)
 
 
 def _test_records(start: RunStart) -> list[Callback]:
