@@ -147,8 +147,7 @@ SENTENCES = ["A storm hit the coast.", "Boats sank in the harbour.", "Ships wait
 def encoder(tmp_path):
     """A tiny BERT with the symbols of bert-base-uncased."""
     sizes = {"num_hidden_layers": 2, "intermediate_size": 32, "max_position_embeddings": 40}
-    write_bert(tmp_path / "encoder", VOCABULARY[5:], **sizes)
-    return BertModel.from_pretrained(tmp_path / "encoder").eval()
+    return BertModel.from_pretrained(write_bert(tmp_path / "encoder", VOCABULARY[5:], **sizes)).eval()
 
 
 def imported(precis, tmp_path: Path, content: object) -> Path:

@@ -235,8 +235,7 @@ def test_a_sweep_in_the_background_is_cancelled_and_retried(tmp_path, tiny_confi
     """With real runs: one that is finished in the background, one that waits when it is cancelled."""
     out, hold = tmp_path / "out", tmp_path / "hold"
     callback = {"class_path": "interrupting.Hold", "init_args": {"folder": str(hold), "batch": 1}}
-    fixed = {"trainer.max_steps": 3, "trainer.callbacks": [callback]}
-    sweep = write_sweep(tmp_path, tiny_config, set=fixed, seeds=[1], after=[])
+    sweep = write_sweep(tmp_path, tiny_config, set={"trainer.max_steps": 3, "trainer.callbacks": [callback]}, after=[])
     command = ["nohup", *COMMAND, "sweep", sweep, "--out", out, "--trust"]
     monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'tests'}{os.pathsep}{ROOT}")
     launcher = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL)
