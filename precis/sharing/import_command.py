@@ -31,7 +31,8 @@ def import_run(arguments: list[str]) -> None:
     parser.add_argument("--heads", type=int, default=8, help="attention heads of the layers above the encoder")
     parser.add_argument("--scorer", type=Path | None, default=None, help="for MatchSum: run that proposes sentences")
     options = parser.parse_args(arguments)
-    path, out = options.file, options.out
+    path = options.file
+    out = options.out
     if out.exists():
         raise UserError(f"{out}: already exists; choose a new folder")
     weights = read_weights(path)

@@ -114,7 +114,8 @@ def cancel(arguments: list[str]) -> None:
     if sweep_folder.read_launch(folder)["launcher"] == "local" and is_locked(folder / sweep_folder.LOCK):
         path = folder / sweep_folder.LAUNCH  # has host and process of the launcher, which holds the lock while it runs
         content = read_json(path, host=str, pid=int)
-        host, process = content["host"], content["pid"]
+        host = content["host"]
+        process = content["pid"]
         if process < 1:  # a signal to 0 or a negative number would reach a group of processes
             raise UserError(f"{path}: {process} is not the number of a launcher; {REMEDY}")
         if options.points:
