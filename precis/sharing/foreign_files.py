@@ -63,7 +63,7 @@ def _load(path: Path) -> Any:
 
 _REMEDY = (
     "if you trust it, save its weights alone where it was made: "
-    "python -c \"import torch; m = torch.load('{path}', map_location='cpu'); "
+    "python -c \"import torch; m = torch.load('{path}', map_location='cpu', weights_only=False); "
     "torch.save(m['model'] if isinstance(m, dict) else m.state_dict(), 'weights.pt')\", and import weights.pt"
 )
 
