@@ -113,7 +113,10 @@ class EduSegmenter(EncoderModule):
         None unless both have equal encoder weights and windows, and the segmenter has all layers that the parser has.
         """
         tuned_by = self.settings["tuned_by"]  # parser whose encoder this is; None: pretrained weights
-        equal_weights = parser.has_fixed_encoder if tuned_by is None else tuned_by == parser.source  # its folder
+        if parser.has_fixed_encoder:
+            equal_weights = tuned_by == parser.settings["tuned_by"]
+        else:
+            equal_weights = tuned_by is not None and tuned_by == parser.source  # the parser's folder
         equal_options = all(parser.settings[name] == self.settings[name] for name in ("encoder", "window"))
         layers, parser_layers = self.settings["layers"], parser.settings["layers"]
         if not (self.has_fixed_encoder and equal_weights and equal_options and set(parser_layers) <= set(layers)):

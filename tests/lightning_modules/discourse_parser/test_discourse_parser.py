@@ -117,14 +117,12 @@ def test_parses_hold_trees_and_distributions_of_their_documents_and_odd_texts_ar
         assert parse.id == request.id and parse.edus.tolist() == [list(edu) for edu in request.edus]
         assert alone.tree.equal(parse.tree) and (alone.ldd.int() - parse.ldd.int()).abs().max() <= 1
         check_distribution(parse)
-
     for text in ("Yes.", "x", "Ça 😀 va\u200b ?\n\n— 𝔬𝔲𝔦 .", "a b " * 150):
         parse = model.parse(ParseRequest("odd", text, (), ()))
         assert parse.size >= 1 and len(parse.tree) == parse.size - 1
     with pytest.raises(ValueError, match="'blank' is empty"):
         model.parse(ParseRequest("blank", " \n", (), ()))
-    # a long text is parsed in chunks
-    model = copy.deepcopy(model)
+    model = copy.deepcopy(model)  # a long text is parsed in chunks
     for rows, least in (("side", 0.95), ("nucleus", -0.05)):
         model.cap, model.rows = 4, rows
         parse = model.parse(max(asked, key=lambda request: len(request.edus)))
@@ -190,8 +188,7 @@ def test_over_a_pretrained_encoder(options, trained, encoder, treebank, tmp_path
     data = data_of(treebank, checkpoint=encoder, batch_size=3)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     trainer_with(max_epochs=1, precision="bf16-mixed").fit(model, data)
-    moved = {name for name, value in model.state_dict().items() if not value.equal(before[name])}
-    moved = {name for name in moved if name.startswith("encoder.")}
+    moved = {n for n, value in model.state_dict().items() if n.startswith("encoder.") and not value.equal(before[n])}
     expected = {name for name in before if re.match(trained, name)}
     assert {name for name in model.state_to_keep() if name.startswith("encoder.")} == expected
     assert moved <= expected and bool(moved) == bool(expected)
@@ -227,6 +224,9 @@ def test_parser_and_segmenter_over_one_encoder_equal_two(encoder, treebank, laye
     tuned_by = str(tmp_path / "parser") if trained else None
     sizes = {"layers": (0, 2), "window": 16, "projection": 8, "hidden_size": 8}
     model.segmenter = EduSegmenter.of_settings(encoder=encoder, tuned_by=tuned_by, **sizes).eval()
+    tuned = DiscourseParser.of_settings(encoder=encoder, layers=layers, window=16, tuned_by=tuned_by, **TINY)
+    assert model.segmenter.columns_of(tuned) == model.segmenter.columns_of(model) is not None  # the same weights
+    assert (EduSegmenter.of_settings(encoder=encoder, **sizes).columns_of(tuned) is None) == bool(trained)
     with_edus = requests(data_of(treebank, checkpoint=encoder))
     asked = [replace(request, edus=None) if number % 2 else request for number, request in enumerate(with_edus)]
     with monkeypatch.context() as patch:
