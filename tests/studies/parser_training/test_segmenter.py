@@ -37,7 +37,7 @@ def test_a_segmenter_is_trained_kept_and_scored(bits, treebank, tmp_path, capsys
     assert lines[-1] == "F1 by genre, gold sentences: news 100.0"
 
 
-@pytest.mark.parametrize(("name", "encoder"), [("minilm", "minilm"), ("lora", "minilm"), ("small", "small")])
+@pytest.mark.parametrize(("name", "encoder"), [("minilm", "minilm"), ("small", "small")])
 def test_the_configs_are_accepted(name, encoder, treebank, tmp_path, capsys):
     config = f"--config={CONFIGS / name}.yaml"
     arguments = ["fit", config, f"--data.train={treebank}", f"--data.val={treebank}", f"--out={tmp_path}"]
