@@ -141,6 +141,12 @@ class GraphSumData(NeedsParser, TokenizerData):
         graph.language = self.language.code
         return graph
 
+    def _for_workers(self) -> "GraphSumData":
+        data = super()._for_workers()
+        data.graph = self.graph  # made before its parser is left out
+        data._parser = None
+        return data
+
     def tokenizer_settings(self) -> dict[str, Any]:  # what the tokenizer depends on, for the cache key
         graph = [self.graph.name, self.graph.settings(), asdict(self.paragraphs)]
         return super().tokenizer_settings() | {"graph": graph} | self.language.setting

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 import torch
@@ -52,7 +53,12 @@ class NeedsParser:
         return self.load_parser(name, rows, band)
 
 
-def key_of(request: ParseRequest, parser: Parser) -> str:
+def without_weights(parser: Parser) -> SimpleNamespace:
+    """Return what `key_of` needs of a parser, for worker processes: they only look up parses."""
+    return SimpleNamespace(fingerprint=parser.fingerprint, rows=parser.rows, band=parser.band)
+
+
+def key_of(request: ParseRequest, parser: Parser | SimpleNamespace) -> str:
     """Return the cache key of the parse of a request by a parser."""
     return parse_key(request, parser.fingerprint, parser.rows, parser.band)
 

@@ -18,7 +18,7 @@ from datamodules.discourse.distributions import Rows, resize
 from datamodules.discourse.parses import DiscourseParse, ParseRequest, align, reach_by_document
 from datamodules.documents import Document, UserError
 from datamodules.loading import at_least
-from datamodules.parsing import NeedsParser, Parser, key_of, parse_missing
+from datamodules.parsing import NeedsParser, Parser, key_of, parse_missing, without_weights
 from datamodules.text.language import ENGLISH_PARSER, warn_if_not_english
 from datamodules.text.lines import counted
 from datamodules.text.subword_tokenizer import SubwordTokenizer
@@ -155,6 +155,7 @@ class RSTformerData(NeedsParser, TokenizerData):
     def _for_workers(self) -> "RSTformerData":
         data = super()._for_workers()
         data._discourse_source = None
+        data._parser = None if self.parser is None else without_weights(self.parser)
         data.__dict__.pop("cache", None)  # the cached property, which opens files and is not needed to encode
         return data
 

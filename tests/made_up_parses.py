@@ -47,7 +47,7 @@ def made_up_parse(request: ParseRequest, half_width: int = 8) -> DiscourseParse:
 class MadeUpParser:
     """A parser that needs no model, whose distributions are no tree's; `asked` has ids of documents it has parsed."""
 
-    relations = RELATIONS
+    relations, __reduce__ = RELATIONS, None  # cannot be pickled, like a parser with low-rank changes
 
     def __init__(self, fingerprint: str = "made up", rows: str = "side", band: int = 4) -> None:
         self.fingerprint, self.rows, self.band, self.asked = fingerprint, rows, band, []

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,10 +47,10 @@ class RST(ParagraphGraph):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for worker processes, without the weights of the parser and open files."""
-        attributes = ("fingerprint", "rows", "band")  # of the parser, for `parse_key`: workers only look up parses
-        key_attributes = SimpleNamespace(**{name: getattr(self.parser, name) for name in attributes})
+        from datamodules.parsing import without_weights  # imports torch
+
         state = {name: value for name, value in self.__dict__.items() if name != "cache"}  # opened again on first use
-        return state | {"parser": key_attributes}
+        return state | {"parser": without_weights(self.parser)}
 
     @cached_property
     def cache(self) -> "ParseCache":

@@ -13,7 +13,7 @@ _SEPARATORS = {ord(letter): f"\\u{ord(letter):04x}" for letter in "\x85\u2028\u2
 
 # Escape sequences begin with a control character, bidirectional marks reorder the displayed text, and halves of
 # surrogate pairs cannot be encoded.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+_CONTROL = re.compile("[\0-\b\v-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 

@@ -35,8 +35,8 @@ class TokenEncoderOptions:
     window: int = 256
     """Number of tokens in one window."""
     tuned_by: str | None = None
-    """Trained discourse parser, `mpnet` or a folder, whose encoder weights are used, frozen: a segmenter then shares
-    the encoder's pass over a text with that parser."""
+    """Trained parser, `mpnet`, `minilm` or a folder (or one of a segmenter), whose encoder weights are used, frozen. A
+    parser and a segmenter with the same one share the encoder's pass over a text."""
     start_from: Path | None = None
     """Folder of weights, trained by `parser_training.small_encoder`, to initialize the small encoder."""
 

@@ -250,7 +250,7 @@ class DiscourseParser(EncoderModule):
         if self._fingerprint is None:
             segmenter = self.segmenter or load_default(self.settings["encoder"])
             weights = self.state_to_keep()  # all but frozen ones
-            if is_local(self.settings["encoder"]):  # the content of a folder may change; a name stands for its weights
+            if is_local(self.settings["encoder"]) or self.settings["tuned_by"]:  # a folder's content may change
                 weights |= {f"encoder.{name}": value for name, value in self.encoder.state_dict().items()}
             options = self.cap, self.reader.decoding, self.min_prob, self.encoder_precision
             self._fingerprint = digest(weights, (VERSION, self.settings, *options), digest(segmenter.state_to_keep()))

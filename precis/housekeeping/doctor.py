@@ -83,7 +83,7 @@ def _check_installed(requirement: Requirement) -> tuple[str, str]:
 
 def _describe_devices() -> list[str]:
     """Return a line for the processor and one for each accelerator that torch can use."""
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count()  # that this job may use
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1  # that this job may use
     threads = os.environ.get("OMP_NUM_THREADS")
     lines = [counted(cores, "CPU core") + (f", OMP_NUM_THREADS={threads}" if threads else "")]
     try:

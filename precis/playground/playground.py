@@ -127,7 +127,7 @@ class Playground:
             with changed_options(run.model, options), warnings.catch_warnings(record=True) as caught:
                 (summary,) = run.model.scored(run.model.summarize(batch))  # with ROUGE if there is a reference
                 parts = sections(f"card{number}", run.model, data, batch, summary)
-        parts += [MACROS.note(str(warning.message)) for warning in caught]  # such as a score in another language
+        parts += [MACROS.note(str(w.message)) for w in caught if w.category is UserWarning]  # such as a language
         return MACROS.card(name, type(run.model).__name__, parts)
 
 

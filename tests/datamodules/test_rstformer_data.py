@@ -30,7 +30,7 @@ def ready(files, tmp_path, **arguments) -> RSTformerData:
 
 
 def test_a_batch_is_text_edus_and_their_discourse(corpus_files, tmp_path):
-    data = ready(corpus_files, tmp_path)
+    data = ready(corpus_files, tmp_path, num_proc=2)
     batch = next(iter(data.test_dataloader()))
     documents = {row["id"]: as_document(row) for row in data.documents("test")}
     for n, document in enumerate(documents[name] for name in batch.ids):

@@ -88,9 +88,9 @@ def test_a_file_that_has_no_such_graph_says_where(tmp_path, lines, message):
 @pytest.mark.parametrize("name", ["topic", "rst"])
 def test_two_processes_give_what_one_gives_and_it_is_kept(name, corpus_files, tmp_path, monkeypatch):
     def data(folder, num_proc):
-        graph = RST(RightBranchingParser(), tmp_path / "parses", ()) if name == "rst" else Topic(topics=3)
-        options = {"vocab_size": 300, "paragraphs": ParagraphRule(sentences=1), "num_proc": num_proc}
-        made = GraphSumData(Files(**corpus_files), graph=graph, cache_dir=tmp_path / folder, **options)
+        options = {"graph": "rst", "parser": MadeUpParser()} if name == "rst" else {"graph": Topic(topics=3)}
+        options |= {"vocab_size": 300, "paragraphs": ParagraphRule(sentences=1), "num_proc": num_proc}
+        made = GraphSumData(Files(**corpus_files), cache_dir=tmp_path / folder, **options)
         made.prepare_data()
         return made.features("val")
 
