@@ -72,7 +72,7 @@ class DiscourseParser(EncoderModule):
             by one; `ChartReader` explains what the other nodes get.
         encoder_precision: data type of matrix products of a pretrained encoder, and of the scorers over it, when a text
             is parsed. `auto` is `bfloat16` where the processor or GPU has instructions for it, and `float32` elsewhere;
-            on CPUs, stored values of the LDD differ by 0.0004 between the two (root mean square; 0.014 at most).
+            on CPUs, stored values of the LDD differ by 0.0004 between the two (root mean square; 0.016 at most).
         optimizer: options of AdamW.
 
     Raises:
