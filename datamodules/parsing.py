@@ -54,7 +54,7 @@ class NeedsParser:
 
 
 def without_weights(parser: Parser) -> SimpleNamespace:
-    """Return what `key_of` needs of a parser, for worker processes: they only look up parses."""
+    """Return what `key_of` needs of a parser, for worker processes; some parsers cannot be pickled."""
     return SimpleNamespace(fingerprint=parser.fingerprint, rows=parser.rows, band=parser.band)
 
 

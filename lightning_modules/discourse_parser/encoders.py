@@ -35,8 +35,8 @@ class TokenEncoderOptions:
     window: int = 256
     """Number of tokens in one window."""
     tuned_by: str | None = None
-    """Trained parser, `mpnet`, `minilm` or a folder (or one of a segmenter), whose encoder weights are used, frozen. A
-    parser and a segmenter with the same one share the encoder's pass over a text."""
+    """Parser whose encoder weights are used, frozen: `mpnet`, `minilm`, or the folder of a trained parser or segmenter.
+    A parser and a segmenter with the same value encode a text once for both."""
     start_from: Path | None = None
     """Folder of weights, trained by `parser_training.small_encoder`, to initialize the small encoder."""
 

@@ -70,9 +70,9 @@ def angular_distance(cosine: Tensor) -> Tensor:
 
 
 def shared_path(similarity: Tensor, to_document: Tensor) -> Tensor:
-    """Return the Gromov product of sentences i and j, seen from the document, over the shorter distance, [B, L, L].
+    """Return the common length of the paths from the document to sentences i and j over the shorter length, [B, L, L].
 
-    With d the angular distance, r_i = d(i, document) and (i|j) = (r_i + r_j - d(i, j)) / 2, in a tree the common path,
+    With d the angular distance, r_i = d(i, document) and (i|j) = (r_i + r_j - d(i, j)) / 2, their Gromov product,
 
         g_ij = (i|j) / min(r_i, r_j), in [0, 1].
 

@@ -78,7 +78,7 @@ class HuggingFaceSummarizer:
 
     An encoder-decoder reads the document, after the prefix of its task. A chat model reads a prompt in its chat
     template, and any other decoder continues the document and "TL;DR:". Generation settings are those of the model's
-    card (generation config, and config of the task "summarization"), without sampling.
+    config (for generation, and for the task "summarization"), without sampling.
 
     Args:
         name: name on the hub, which is downloaded once, or folder.
@@ -101,7 +101,7 @@ class HuggingFaceSummarizer:
         task = (getattr(model.config, "task_specific_params", None) or {}).get("summarization", {})
         self.template = self._template(task.get("prefix") or getattr(model.config, "prefix", None) or "", model)
         self.generator = generation.Generator(model, tokenizer, self._task_settings(task, model))
-        self.generator.change(options.generation)  # replace settings of the card
+        self.generator.change(options.generation)  # replace settings of the config
         self._check_positions()
 
     def _template(self, prefix: str, model: Any) -> str:

@@ -104,9 +104,9 @@ def same_suite(environment: Mapping[str, str]) -> dict[str, str]:
     """Return an environment in which commands import this installation of the suite, and write logs without delay."""
     root = str(Path(__file__).parents[2])  # folder that contains precis
     paths = os.pathsep.join([root, *filter(None, [environment.get("PYTHONPATH")])])
-    # PYTHONSAFEPATH: no module of the working folder is imported. PRECIS_REQUEUE: the launcher does it.
-    own = {"PYTHONPATH": paths, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1", "PRECIS_REQUEUE": "off"}
-    return {**environment, **own, "COLUMNS": "120"}  # COLUMNS: the width of tables in a log
+    # PYTHONSAFEPATH: no module of the working folder is imported. PRECIS_REQUEUE: the launcher requeues, not the run.
+    variables = {"PYTHONPATH": paths, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1", "PRECIS_REQUEUE": "off"}
+    return {**environment, **variables, "COLUMNS": "120"}  # COLUMNS: the width of tables in a log
 
 
 @contextmanager
