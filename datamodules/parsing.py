@@ -22,7 +22,8 @@ class Parser(Protocol):
     """Interface of discourse parsers, which are LightningModules."""
 
     fingerprint: str  # digest of everything that a parse depends on: weights and version of the code
-    rows: Rows  # which EDUs can be nuclei of others in the LDD (labeled discourse distribution), see `tree_ldd`
+    relations: tuple[str, ...]  # names of the relations of the LDD (labeled discourse distribution)
+    rows: Rows  # which EDUs can be nuclei of others in the LDD, see `tree_ldd`
     band: int  # half-width of the LDD band in EDUs; smaller for documents with fewer EDUs
 
     def predict_step(self, batch: list[ParseRequest], batch_idx: int) -> list[DiscourseParse]: ...
@@ -54,8 +55,9 @@ class NeedsParser:
 
 
 def without_weights(parser: Parser) -> SimpleNamespace:
-    """Return what `key_of` needs of a parser, for worker processes; some parsers cannot be pickled."""
-    return SimpleNamespace(fingerprint=parser.fingerprint, rows=parser.rows, band=parser.band)
+    """Return what worker processes need of a parser; some parsers cannot be pickled."""
+    names = ("fingerprint", "relations", "rows", "band")
+    return SimpleNamespace(**{name: getattr(parser, name) for name in names})
 
 
 def key_of(request: ParseRequest, parser: Parser | SimpleNamespace) -> str:

@@ -154,9 +154,7 @@ class RSTformerData(NeedsParser, TokenizerData):
 
     def _for_workers(self) -> "RSTformerData":
         data = super()._for_workers()
-        data._discourse_source = None
         data._parser = None if self.parser is None else without_weights(self.parser)
-        data.__dict__.pop("cache", None)  # the cached property, which opens files and is not needed to encode
         return data
 
     def on_new_features(self, split: str) -> None:

@@ -299,7 +299,7 @@ class SummarizationData(LightningDataModule, ABC):
         features = self.features(split)  # below, `repeats`: deliveries of each batch; `shuffle` is for training only
         order = {"shuffle": shuffle, "seed": self.seed, "pool": self.pool, "repeats": self.repeats if shuffle else 1}
         lengths = features["length"][:]  # as a list, because a column reads the file at each access
-        return loader_of(features, lengths, batch_size, self.collate, split, self.trainer, self.num_workers, **order)
+        return loader_of(features, lengths, batch_size, _Collate(self), split, self.trainer, self.num_workers, **order)
 
     def scored_documents(self, split: str) -> Iterator[Document]:
         """Yield the documents of a split with the references that their summaries are scored against."""
@@ -321,6 +321,19 @@ class SummarizationData(LightningDataModule, ABC):
 def all_texts(train: "datasets.Dataset") -> Iterator[str]:
     """Yield the paragraphs and references of documents, from which vocabularies and tokenizers are built."""
     return (" ".join(sentences) for row in train for sentences in (*row["parts"], *row["references"]))
+
+
+class _Collate:
+    """`collate` of a DataModule, also in processes that are not forked: they get a copy that can be pickled."""
+
+    def __init__(self, data: SummarizationData) -> None:
+        self.data = data
+
+    def __call__(self, rows: list[dict[str, Any]]) -> Batch:
+        return self.data.collate(rows)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"data": self.data._for_workers()}
 
 
 def _encode_row(data: SummarizationData, row: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Every model through train, save, load, resume, a gradient everywhere, learning by heart; what its seed decides."""
 
 import json
+import pickle
 from dataclasses import replace
 from types import MethodType
 
@@ -162,6 +163,9 @@ def test_losses_follow_the_seed_and_not_the_loader_processes(case, corpus_files)
         runs.append(recorder.losses)
     assert runs[0] == runs[1] != runs[2] and len(runs[0]) == 7
     assert set(torch.multiprocessing.active_children()) <= before  # those of loaders have ended
+    rows = [data.features("train")[0]]
+    pickled = pickle.dumps(data.train_dataloader().loader.collate_fn)  # for processes that are not forked
+    assert repr(pickle.loads(pickled)(rows)) == repr(data.collate(rows))
 
 
 @pytest.mark.integration

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Self
 
 from datamodules.discourse import shards
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
@@ -52,6 +53,9 @@ class ParseCache:
         self._verified: set[tuple[Path, str]] = set()  # (shard, key) of documents verified in this process
         self._check_manifest()
         self.refresh()
+
+    def __reduce__(self) -> tuple[type[Self], tuple[Path]]:
+        return type(self), (self.folder,)  # other processes open the files themselves
 
     def __len__(self) -> int:
         return len(self._shards_of)

@@ -46,11 +46,10 @@ class RST(ParagraphGraph):
         self.without = tuple(without)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for worker processes, without the weights of the parser and open files."""
+        """Return the state for worker processes, without the weights of the parser."""
         from datamodules.parsing import without_weights  # imports torch
 
-        state = {name: value for name, value in self.__dict__.items() if name != "cache"}  # opened again on first use
-        return state | {"parser": without_weights(self.parser)}
+        return self.__dict__ | {"parser": without_weights(self.parser)}
 
     @cached_property
     def cache(self) -> "ParseCache":

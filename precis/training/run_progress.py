@@ -69,7 +69,7 @@ class ProgressLines(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         done = f" from step {trainer.global_step:,}" if trainer.global_step else ""
-        self._print(f"training{done}: {trainer.num_training_batches:,} batches per epoch")
+        self._print(f"training{done}: {counted(trainer.num_training_batches, 'batch')} per epoch")
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *place: Any) -> None:
         """Print epoch, batch, step and logged values, if the last line was printed at least a minute ago."""
