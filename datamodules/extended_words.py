@@ -71,7 +71,7 @@ class WordsData(SummarizationData):
         self.max_target = max_target
         self.tokenization = tokenizer  # the attribute `tokenizer` is the vocabulary
         self.lowercase = lowercase
-        self.lengths_now = (max_source, max_target)  # limits in `collate`, which LengthCurriculum lowers
+        self.lengths_now = (max_source, max_target)  # of `collate`; `LengthCurriculum` starts lower and raises them
 
     def tokenizer_settings(self) -> dict[str, Any]:  # what the tokenizer depends on, for the cache key
         settings = {"size": self.vocab_size, "tokenizer": self.tokenization, "lowercase": self.lowercase}

@@ -153,8 +153,8 @@ def _check_values(path: Path, content: Mapping[str, Any]) -> None:
         raise UserError(f"{path}: {name} is missing, or is not what `precis` writes; give another checkpoint")
 
 
-def write_exported(path: Path, weights: Mapping[str, Tensor], described: Mapping[str, Any], bits: int = 32) -> None:
-    """Write weights as safetensors, with the plain values `described`, such as `global_step`, as JSON in the header.
+def write_exported(path: Path, weights: Mapping[str, Tensor], metadata: Mapping[str, Any], bits: int = 32) -> None:
+    """Write weights as safetensors, with plain values, `metadata` such as `global_step`, as JSON in the header.
 
     Tensors that share memory, like tied embeddings, are written once. With 8 bits, matrices are int8 with scales.
     """
@@ -166,10 +166,10 @@ def write_exported(path: Path, weights: Mapping[str, Tensor], described: Mapping
             tied[name] = first_names[storage]
             continue
         first_names[storage] = name
-        tensors[name] = value.detach().cpu().contiguous().clone()
+        tensors[name] = value.detach().cpu().contiguous().clone()  # `save_file` refuses tensors that overlap
         if bits == 8 and value.dim() == 2 and value.is_floating_point():
             tensors[name], tensors[name + SCALES] = quantized(tensors[name])
-    header = {"format": "pt", "precis": json.dumps({**described, "tied": tied})}
+    header = {"format": "pt", "precis": json.dumps({**metadata, "tied": tied})}
     save_file(tensors, str(path), metadata=header)
 
 

@@ -184,14 +184,14 @@ def _write_documents(
     num_proc: int,
 ) -> dict[str, Any]:
     """Write the documents of a split to `documents.arrow` in `folder`, and return the manifest, see `read_manifest`."""
-    import pyarrow as pa  # not at the top: to summarize a text, documents are made but no table is written
+    import pyarrow as pa  # not at the top: summarizing a text makes documents without a table, and should not wait
 
     texts = pa.list_(pa.list_(pa.string()))  # a list of texts, each a list of sentences
     schema = pa.schema([("id", pa.string()), ("parts", texts), ("references", texts)])
     place_of_id: dict[str, str] = {}  # id -> file and line of its record
     skipped: list[dict[str, str]] = []
     without_references = 0
-    cleaned: Counter[str] = Counter()  # rule -> number of removed marks
+    cleaned: Counter[str] = Counter()  # rule of `fields.RULES` -> how often it was applied
     digest = hashlib.sha256()
     batches = _convert_in_batches(corpus.records(split), to_document, num_proc, f"{split} documents")
     with (

@@ -154,7 +154,7 @@ def fit_to_size(codes: Tensor, size: int, half_width: int) -> Tensor:
     """Truncate or stretch a labeled discourse distribution of F to E EDUs, [F, 2c + 1, R] -> [E, 2b + 1, R].
 
     Entry [i, b + d] has a byte per relation for EDUs i, i + d; c >= min(b, F - 1). If F > E, the last EDUs are dropped,
-    else EDU i gets the values of source EDU floor(i F / E), so EDUs with the same source get the zeros of d = 0.
+    else EDU i gets the values of source EDU floor(i F / E), so a pair with the same source gets zeros.
     """
     source_size = len(codes)  # F
     source_half = codes.shape[1] // 2  # c
@@ -163,7 +163,7 @@ def fit_to_size(codes: Tensor, size: int, half_width: int) -> Tensor:
     column_edu = (edu[:, None] + torch.arange(-half_width, half_width + 1)).clamp(0, size - 1)  # j = i + d, [E, 2b + 1]
     offset = source_edu[column_edu] - source_edu[:, None]  # from the source of i to that of j, [E, 2b + 1]
     fitted = codes[source_edu[:, None], source_half + offset]  # [E, 2b + 1, R]
-    return fitted * inside(size, half_width).unsqueeze(-1)
+    return fitted * inside(size, half_width).unsqueeze(-1)  # zeros at d = 0 and where there is no EDU i + d
 
 
 def evenly_spread(sizes: dict[str, int], count: int) -> list[str]:

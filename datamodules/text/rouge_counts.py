@@ -89,7 +89,7 @@ def ngram_ends(positions: Sequence[int | None], ends: int, n: int) -> Counter:
         ends: bit mask of the last positions of the sentences of the reference (`Positions.ends`).
 
     Returns:
-        Counts of n-grams. The key is the bit mask of positions where an n-gram, and no other, ends in the reference.
+        Counts of n-grams. The key of each is the bit mask of all positions where it ends in the reference.
     """
     grams = positions  # for the n-gram that begins at each predicted token, positions in the reference where it ends
     for offset in range(1, n):  # extend each n-gram by the token `offset` after its first one

@@ -65,7 +65,7 @@ class _Search:
         """
         B, K, C = log_probs.shape
         length = self.tokens.shape[-1] + 1
-        # the 2K best of a document's K C continuations: at most K of them, one per hypothesis, end, so K are left
+        # the 2K best continuations of a document: at most K of them end, one per hypothesis, so that K can go on
         totals = (self.sums.unsqueeze(-1) + log_probs).flatten(1)                    # [B, K C]
         best, index = totals.topk(min(2 * K, totals.shape[-1]), dim=-1)              # [B, 2K], sorted
         parent = index // C  # hypothesis that is continued
@@ -78,7 +78,7 @@ class _Search:
         if length == self.options.max_length:
             ends_now = (complete[:, :K] & ~best[:, :K].isneginf()).any(1)                # [B]
             has_ended = ends_now | ~self.finished.scores[:, 0].isneginf()  # -inf: none ended earlier, [B]
-            # truncated hypotheses are complete, too, but with `prefer_finished` only if none of the document has ended
+            # the others are complete too; with `prefer_finished`, only if no hypothesis of the document has ended
             complete |= ~(has_ended & self.options.prefer_finished).unsqueeze(1)
         complete[:, K:] = False  # an end symbol ranked below the beam does not count
         self._finish(sequences, best.masked_fill(~complete, float("-inf")) / self.options.penalty(length), length)

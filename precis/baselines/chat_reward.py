@@ -84,7 +84,7 @@ class ChatReward(Reward):
         prompts = {text_digest(prompt): prompt for prompt in filled}  # each once: sampled summaries are often equal
         rank = rank_zero_only.rank
         path = self.answers if rank == 0 else self.answers.with_name(f"{self.answers.stem}.{rank}.jsonl")
-        with open_answers(path, {"system": "reward"} | self.settings) as answers:
+        with open_answers(path, {"system": "reward"} | self.settings) as answers:  # "system": the kind of answers
             missing = [(digest, prompt) for digest, prompt in prompts.items() if digest not in answers.by_id]
             if len(answers.by_id) + len(missing) > self.budget:  # each rank has this budget
                 problem = f"the budget of {self.budget:,} requests is used up after {len(answers.by_id):,}"
@@ -93,7 +93,7 @@ class ChatReward(Reward):
                 request = thread.submit(
                     self.endpoint.answer_all, missing, lambda id, reply: answers.add([{"id": id, "text": reply.text}])
                 )
-                request.result()  # raises errors of the thread, also for a single failed request
+                request.result()  # raises errors of the thread: one failed request is enough
             scores = {digest: self._score(answers.by_id[digest]["text"]) for digest in prompts}  # None: unreadable
         if unreadable := [answers.by_id[digest]["text"] for digest, score in scores.items() if score is None]:
             problem = f"{len(unreadable)} of {len(scores)} answers have no number up to {self.best:g} and count 0"

@@ -211,20 +211,21 @@ class Endpoint:
         return text.replace(self.key, "***") if len(self.key) >= SHORTEST_KEY else text
 
 
-def _read_reply(content: str, attempts: int) -> Reply:
-    """Return the answer in `content`, a response body after `attempts` requests; raise `BadReply` if it is invalid."""
+def _read_reply(text: str, attempts: int) -> Reply:
+    """Parse the body of a response that took `attempts` requests; `BadReply` if it is not a chat completion."""
     try:
-        body = load_json(content)
+        body = load_json(text)
         choice = body["choices"][0]
         message = choice["message"]
-        fields = (message.get("content") or "", choice.get("finish_reason"), message.get("refusal"))  # null: no content
+        content = message.get("content") or ""  # null if the model refuses, for example
+        fields = (content, choice.get("finish_reason"), message.get("refusal"))
         if not all(field is None or isinstance(field, str) for field in fields):
             raise TypeError("the content is not text")
         # half of a surrogate pair, which UTF-8 cannot encode, becomes "?"; None stays None
-        text, reason, refusal = (field and field.encode("utf-8", "replace").decode() for field in fields)
+        content, reason, refusal = (field and field.encode("utf-8", "replace").decode() for field in fields)
         usage = body["usage"] if isinstance(body.get("usage"), dict) else {}  # some servers do not count
         counts = usage.get("prompt_tokens"), usage.get("completion_tokens")
         tokens = (count if type(count) is int and 0 <= count < LARGEST_COUNT else None for count in counts)  # no bool
-        return Reply(text, reason, refusal, *tokens, attempts)
+        return Reply(content, reason, refusal, *tokens, attempts)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError):
-        raise BadReply(f"the body of the response is not a chat completion: {content[:80]!r}") from None
+        raise BadReply(f"the body of the response is not a chat completion: {text[:80]!r}") from None

@@ -18,9 +18,9 @@ HOW = (
 
 
 def sections(dashboard: Dashboard) -> list[tuple[str, list[Any]]]:
-    """Return (title, panels) of each section of a dashboard in order, without sections that have no panel."""
+    """Return (title, panels) of each section of a dashboard, a panel per logged key, without empty sections."""
     all_sections = [
-        ("test", _bars(dashboard.tested)),  # keys of logged values, here and below
+        ("test", _bars(dashboard.tested)),
         ("validation", _curves(dashboard.scores)),
         ("losses", _curves(dashboard.losses)),
         ("more", _curves(dashboard.more)),  # what is specific to the model of the dashboard

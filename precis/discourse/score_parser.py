@@ -159,18 +159,18 @@ def _end_to_end(
     }
 
 
-def intervals(sums: Tensor, score: Callable[[Tensor], Tensor], resamples: int = RESAMPLES) -> list[Interval]:
-    """Return M scores, computed from counts summed over documents, with percentile bootstrap intervals (of 95 %).
+def intervals(counts: Tensor, score: Callable[[Tensor], Tensor], resamples: int = RESAMPLES) -> list[Interval]:
+    """Return M scores, computed from counts summed over documents, with 95 % percentile bootstrap intervals.
 
     Args:
-        sums: K counts for each of D documents, such as of correct and predicted spans, [D, K].
+        counts: K counts for each of D documents, such as of correct and predicted spans, [D, K].
         score: function from summed counts [..., K] to M scores [..., M]; NaN if undefined.
-        resamples: number of samples of the bootstrap, drawn with seed 0.
+        resamples: number of bootstrap samples, drawn with seed 0.
     """
-    sums = sums.double()
-    samples = torch.from_numpy(resampled_sums(sums.numpy(), resamples))  # sums of each sample, [resamples, K]
+    counts = counts.double()
+    samples = torch.from_numpy(resampled_sums(counts.numpy(), resamples))  # sums of each sample, [resamples, K]
     bounds = percentile_bounds(score(samples).numpy())  # [2, M]
-    return [Interval(*values) for values in zip(score(sums.sum(0)).tolist(), *bounds.tolist())]
+    return [Interval(*values) for values in zip(score(counts.sum(0)).tolist(), *bounds.tolist())]
 
 
 def parseval(

@@ -85,7 +85,7 @@ def compare_runs(
 
 
 def _source_texts(comparison: Comparison) -> tuple[dict[str, str], str | None]:
-    """Return (texts of the documents by id, from the corpus of one of the runs; a warning or None)."""
+    """Return the texts of documents by id, from the corpus of a run; and a warning if some are missing, or None."""
     run = next((run for system in comparison.systems for run in system.runs if run.config), None)
     if run is None:  # only files of predictions
         return {}, None

@@ -52,7 +52,7 @@ def doctor(arguments: list[str]) -> None:
 
 
 def check_requirements() -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
-    """Return two dicts: (version, problem or "") by required package; "installed" or what is missing by extra."""
+    """Return (version, problem or "") of each required package; and of each extra "installed", or what it lacks."""
     required: dict[str, tuple[str, str]] = {}
     extras = metadata.metadata(PACKAGE).get_all("Provides-Extra") or []
     missing: dict[str, list[str]] = {name: [] for name in extras if name not in DEVELOPMENT}  # packages by extra

@@ -45,7 +45,7 @@ def write(model: RSTformer, data, out: Path) -> None:
         raise UserError(f"document {features['id']!r} is empty; give a text")
     parse = data.cache.get(features["parse"], features["id"])
     text = as_document(data.documents("test")[0]).text
-    num_edus = int(batch.token_edu.max()) + 1  # elementary discourse units (EDUs) that are read; -1: not in an EDU
+    num_edus = int(batch.token_edu.max()) + 1  # number of EDUs that the model reads; -1 is no EDU, so 0 for none
     if not num_edus:
         raise UserError(f"document {features['id']!r}: no EDU begins within data.max_source; choose another text")
     maps = edu_attention(
@@ -53,7 +53,7 @@ def write(model: RSTformer, data, out: Path) -> None:
         global_attention_mask=batch.global_mask, discourse=model.discourse(batch),
     )  # fmt: skip
     pictures = []  # PNG in base64 and caption of each layer
-    for layer in range(len(maps.without)):  # `without` discourse: [layers, heads, EDUs, EDUs]
+    for layer in range(len(maps.without)):  # maps with and `without` discourse: [layers, heads, EDUs, EDUs]
         relations = relations_of(model, layer, parse.relations)
         path = out / f"layer{layer + 1}.png"
         layer_figure(maps, layer, relations).savefig(path, format="png", dpi=80)  # about 200 pixels for each head
@@ -62,8 +62,9 @@ def write(model: RSTformer, data, out: Path) -> None:
     (summary,) = model.summarize(batch)
     tree = draw_svg(parse.best_tree(), [text[start:end] for start, end in parse.edus.tolist()])  # texts of EDUs
     (out / "tree.svg").write_text(tree, encoding="utf-8")
-    macros = template("precis.summarizing", "pages.html").module  # below, parse.size: number of all EDUs, read or not
-    body = macros.attention(tree, summary.sentences, pictures, parse.size, num_edus, min(num_edus, _MAX_EDUS))
+    macros = template("precis.summarizing", "pages.html").module
+    counts = (parse.size, num_edus, min(num_edus, _MAX_EDUS))  # EDUs of the document, those read, those drawn
+    body = macros.attention(tree, summary.sentences, pictures, *counts)
     (out / "page.html").write_text(html_page(features["id"], body), encoding="utf-8")
 
 

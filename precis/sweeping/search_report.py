@@ -21,8 +21,8 @@ STYLES = {"complete": "green", "pruned": "cyan", "interrupted": "yellow", "faile
 
 
 def trial_rows(search: Search) -> list[dict[str, Any]]:
-    """Return a dict for each trial that was started: number, state, score, values of keys, etc., as printed in JSON."""
-    workers = states(search.out, worker_jobs(search.out, 1))  # workers with a folder, and at least worker 1
+    """Return a dict for each trial that was started: number, state, score, searched values, and so on, for JSON."""
+    workers = states(search.out, worker_jobs(search.out, 1))  # 1: at least one
     active = {worker.job.folder.name for worker in workers if worker.state == "running"}
     described = []
     for trial in search.trials:
@@ -31,7 +31,7 @@ def trial_rows(search: Search) -> list[dict[str, Any]]:
         worker = trial.user_attrs.get("worker")  # its number
         is_working = is_locked(search.out / f"worker-{worker}" / ".work.lock")  # held also by workers started by hand
         unfinished = "running" if f"worker-{worker}" in active or is_working else "interrupted"
-        state = STATES.get(trial.state, unfinished)  # `STATES`: of trials that have ended
+        state = STATES.get(trial.state, unfinished)  # one that is not in `STATES` has not ended
         score = trial.value if trial.state == TrialState.COMPLETE else None
         result = {"trial": trial.number, "state": state, "score": score, "validations": trial.last_step or 0}
         failure = trial.user_attrs.get("failure")

@@ -53,7 +53,7 @@ def _increment_requeues(run: Path, progress_file: Path) -> int:
     if path.is_file():
         earlier = read_json(path, requeued=int, without_progress=int)
     saved_at = progress_file.stat().st_mtime_ns if progress_file.is_file() else 0  # nanoseconds; 0: not written yet
-    has_progress = earlier.get("checkpoint") != saved_at  # "checkpoint": `saved_at` of the last requeue
+    has_progress = earlier.get("checkpoint") != saved_at  # the key has `saved_at` at the last requeue
     without_progress = 0 if has_progress else earlier["without_progress"] + 1
     counts = {"requeued": earlier["requeued"] + 1, "without_progress": without_progress, "checkpoint": saved_at}
     atomic_write(path, json.dumps(counts) + "\n")

@@ -77,7 +77,7 @@ def read(text: str, name: str) -> list[TreebankDocument]:
 
 
 def _document(reading: _Reading) -> TreebankDocument:
-    """Build and validate a document after its last line; each word with Discourse= begins an EDU."""
+    """Return the validated document of all lines read; each word with Discourse= begins an EDU."""
     reading.end_sentence()
     location = f"{reading.where}: {reading.id}"
     if not reading.edges:
