@@ -3,7 +3,7 @@
     import precis
 
     print(precis.summarize(text).text)
-    run = precis.load("runs/demo")
+    run = precis.load("runs/first")
     print(run.summarize(text, beam_size=4).text)
 
 Importing the package loads no library: each name is imported on first use.
