@@ -74,7 +74,7 @@ def folder(tmp_path, trained, corpus_files, monkeypatch):
         write(tmp_path / f"{name}.txt", " ".join(line.split()) + "\n")
     russian = {"id": "1", "document": "Гавань закрыли в понедельник. Корабли ждали.", "summary": "Гавань закрыли."}
     write_lines(tmp_path / "news_ru.jsonl", [russian])
-    for name in ("first", "demo", "NAME"):
+    for name in ("first", "NAME"):
         shutil.copytree(trained, tmp_path / "runs" / name)
     for name, model in {"modules": "graphsum", "rstformer": "rstformer", "bertsum_scitldr": "bertsum"}.items():
         write_run(tmp_path / "runs" / name, model, corpus_files)
@@ -120,7 +120,7 @@ def test_commands_run_as_they_are_printed(folder, precis):
     done = {line: precis(*shlex.split(line)[1:]) for line in lines}
     assert {line: each.err for line, each in done.items() if each.status} == {}
     written = "page.html rows.html graphs.html article.html article.png tree.svg ldd.png lead.jsonl systems.html"
-    for name in f"{written} demo-model/README.md led/config.json pictures/page.html scores/scores.md".split():
+    for name in f"{written} first-model/README.md led/config.json pictures/page.html scores/scores.md".split():
         assert (folder / name).stat().st_size, name
 
 
