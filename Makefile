@@ -78,7 +78,7 @@ harden: $(TOOLS) ## interrupt training and commands, damaged records, hostile co
 harden-%: $(TOOLS)
 	$(BIN)/python tests/hardening/$*.py
 
-controls: $(SETUP) ## rerun all controls, three seeds each: a table and a plot (40 minutes on two cores; continues where it stopped)
+controls: $(SETUP) ## rerun all controls, three seeds each: a table and a plot (20 minutes on two idle cores; continues where it stopped)
 	$(BIN)/python -m experiments.studies.controls.run --out runs/controls --jobs 2 \
 		--table experiments/results/controls_table.md --plot experiments/results/controls.svg
 
