@@ -33,10 +33,9 @@ class CorpusScore(NamedTuple):
 class ScoreList(NamedTuple):
     """Scores x 100 of a set of predictions."""
 
-    corpus: float  # score of the whole set: for BLEU and chrF the corpus score, for others the mean over documents
     documents: list[float]  # score of each prediction; 0 for empty ones
     signature: str  # description of how the scores were computed
-    resampled: CorpusScore | None = None  # to score resamples (bootstrap); None if the corpus score is a mean
+    corpus: CorpusScore | None = None  # score of the whole set, if it is not the mean over documents
 
 
 def bleu(predictions: Sequence[Sentences], references: References, language: str = "en") -> ScoreList:
@@ -56,11 +55,10 @@ def bleu(predictions: Sequence[Sentences], references: References, language: str
     return _sacrebleu("bleu", of_corpus, of_document, predictions, references)
 
 
-def chrf(predictions: Sequence[Sentences], references: References, word_order: int = 0) -> ScoreList:
-    """Return chrF (Popović 2015) by `sacrebleu`; with word_order=2 it is chrF++. Errors are those of `bleu`."""
-    metrics = _import_library("sacrebleu.metrics", score="chrF", extra="bleu")
-    metric = metrics.CHRF(word_order=word_order)
-    return _sacrebleu("chrf" + "+" * word_order, metric, metric, predictions, references)
+def chrf(predictions: Sequence[Sentences], references: References) -> ScoreList:
+    """Return chrF (Popović 2015) by `sacrebleu`; errors are those of `bleu`."""
+    metric = _import_library("sacrebleu.metrics", score="chrF", extra="bleu").CHRF()
+    return _sacrebleu("chrf", metric, metric, predictions, references)
 
 
 def meteor(
@@ -82,7 +80,7 @@ def meteor(
         predicted = language_rules.words(_text(prediction))
         scores.append(100 * meteor_score(target_words, predicted, wordnet=wordnet) if predicted else 0.0)
     matches = ("exact+stem+wordnet" if synonyms else "exact+stem") + language_rules.signature
-    return ScoreList(_mean(scores), scores, f"meteor|match:{matches}|refs:best|nltk:{metadata.version('nltk')}")
+    return ScoreList(scores, f"meteor|match:{matches}|refs:best|nltk:{metadata.version('nltk')}")
 
 
 def has_wordnet() -> bool:
@@ -127,7 +125,7 @@ def bert_score(
     scores = [100 * score for score in best_bert_scores(scorer, texts, reference_texts)]
     options = f"model:{model}|layer:{scorer.num_layers}|idf:no|rescaled:no|refs:best"
     version = metadata.version("bert-score")
-    return ScoreList(_mean(scores), scores, f"bertscore|{options}|bert-score:{version}")
+    return ScoreList(scores, f"bertscore|{options}|bert-score:{version}")
 
 
 def bert_scorer(model: str, layer: int | None, batch_size: int, device: str) -> Any:
@@ -174,12 +172,10 @@ def _import_library(module: str, score: str, extra: str) -> ModuleType:
 def _sacrebleu(
     name: str, corpus_metric: Any, document_metric: Any, predictions: Sequence[Sentences], references: References
 ) -> ScoreList:
-    """Return sacrebleu's score of the corpus, scores of documents by another metric, and the counts, for resampling."""
+    """Return scores of documents by a metric of sacrebleu, and the score of the corpus by another one."""
     _check_references(predictions, references)
     texts = [_text(prediction) for prediction in predictions]
     targets = [[_text(target) for target in targets] for targets in references]
-    if not texts:
-        return ScoreList(0.0, [], f"{name}|no documents")
     counts: list[list[int]] = []  # K counts for each document; an integer for each order of n-grams, and lengths
     for start in range(0, len(texts), _CHUNK):  # chunks bound memory
         chunk = slice(start, start + _CHUNK)
@@ -194,7 +190,7 @@ def _sacrebleu(
     fewest_and_most = [min(targets, key=len), max(targets, key=len)]
     corpus_metric.corpus_score(["", ""], _sacrebleu_references(fewest_and_most))
     signature = f"{name}|{corpus_metric.get_signature()}"
-    return ScoreList(score(statistics.sum(0)), documents, signature, CorpusScore(statistics, score))
+    return ScoreList(documents, signature, CorpusScore(statistics, score))
 
 
 def _sacrebleu_references(targets: Sequence[list[str]]) -> list[list[str | None]]:
@@ -230,7 +226,3 @@ def _check_references(predictions: Sequence[Sentences], references: References) 
 
 def _text(sentences: Sentences) -> str:
     return " ".join(sentence.strip() for sentence in sentences).strip()
-
-
-def _mean(scores: Sequence[float]) -> float:
-    return sum(scores) / len(scores) if scores else 0.0

@@ -216,7 +216,7 @@ def _texts(predictions: Sequence[Prediction]) -> tuple[list[list[str]], list[lis
 
 
 def _scores_of(result: ScoreList) -> Scores:
-    return Scores(np.array(result.documents), result.signature, result.resampled)  # resampled: score of a corpus
+    return Scores(np.array(result.documents), result.signature, result.corpus)
 
 
 def _shares(
