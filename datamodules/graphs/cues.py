@@ -70,9 +70,7 @@ def cues(sentences: Sequence[str]) -> list[Cues]:
     """Return each sentence's cues of discourse relations; without capitals, pairs of content words count as names."""
     texts = [sentence.replace("’", "'") for sentence in sentences]
     words = [WORD.findall(text) for text in texts]  # of each sentence
-    verbs = []  # for each word of each sentence, the stem of a verb, or None
-    for sentence in words:
-        verbs.append([verb_of(previous, word) for previous, word in zip(("", *sentence), sentence)])
+    verbs = [list(map(verb_of, ("", *sentence), sentence)) for sentence in words]  # stem of each verb; None: other word
     first_words = [sentence[0] for sentence in words if sentence]
     is_cased = 2 * sum(word[0].isupper() for word in first_words) > len(first_words)  # most sentences begin upper-case
     names = _cased_names(texts) if is_cased else list(map(_word_pairs, words, verbs))
