@@ -14,6 +14,7 @@ from lightning_modules.networks.passages import encode_documents
 from lightning_modules.networks.transformer import Activation, ensure_nonempty
 from lightning_modules.options import DocumentEncoderOptions, EncoderAdamWOptions
 from lightning_modules.sequence_to_sequence import SequenceToSequence
+from lightning_modules.stored import mismatched_shapes
 from lightning_modules.summarizer import Samples
 
 _READER = "network.reader."  # prefix of the weights of BertSum's encoder in its checkpoints
@@ -86,12 +87,8 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
         path = best_checkpoint(Path(self.encoder_from))
         state = read_checkpoint(path)["state_dict"]  # of the whole BertSum
         encoder_state = {name.removeprefix(_READER): value for name, value in state.items() if name.startswith(_READER)}
-        expected = self.reader.state_dict()
-        mismatched = expected.keys() ^ encoder_state.keys()  # names that only one of them has
-        common = expected.keys() & encoder_state.keys()
-        mismatched |= {name for name in common if expected[name].shape != encoder_state[name].shape}
-        if mismatched:
-            raise UserError(f"{path}: another encoder, at {min(mismatched)}; give a run of BertSum with this one")
+        for name in mismatched_shapes(encoder_state, self.reader.state_dict()):
+            raise UserError(f"{path}: another encoder, at {name}; give a run of BertSum with this one")
         self.reader.load_state_dict(encoder_state)
 
     def encode(self, batch: BertSumAbsBatch) -> tuple[Tensor, Tensor]:

@@ -75,14 +75,22 @@ def load_weights(folder: Path, model: nn.Module, expected: Mapping[str, Tensor])
     """Load model.safetensors into a model; a `UserError` if names or shapes differ from the weights `expected`."""
     file = folder / "model.safetensors"
     state = read_weights(folder)
-    mismatched = expected.keys() ^ state.keys()
-    mismatched |= {name for name in expected.keys() & state.keys() if state[name].shape != expected[name].shape}
-    if mismatched:
+    if mismatched := mismatched_shapes(state, expected):
         raise UserError(  # names the first five, as there may be hundreds
-            f"{file}: its weights do not fit at {', '.join(sorted(mismatched)[:5])}; they are of another model, or of "
+            f"{file}: its weights do not fit at {', '.join(list(mismatched)[:5])}; they are of another model, or of "
             "another version of this one, which has to be trained again"
         )
     model.load_state_dict(state, strict=False)  # frozen pretrained weights are not stored
+
+
+def mismatched_shapes(state: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> dict[str, tuple[Any, Any]]:
+    """Return the shape on each side, or "absent", of weights for which they differ, by name in alphabetical order."""
+    mismatched = {}
+    for name in sorted(state.keys() | expected.keys()):
+        shape, expected_shape = (list(side[name].shape) if name in side else "absent" for side in (state, expected))
+        if shape != expected_shape:
+            mismatched[name] = shape, expected_shape
+    return mismatched
 
 
 def digest(state: Mapping[str, Tensor], *settings: object) -> str:

@@ -21,6 +21,7 @@ from lightning_modules.logged_values import log_mean, log_training
 from lightning_modules.metrics.novelty import repeated_ngrams
 from lightning_modules.metrics.rouge_metric import Rouge
 from lightning_modules.sharding import gathered, shard
+from lightning_modules.stored import mismatched_shapes
 from lightning_modules.summary import ROUGE_VARIANTS, Summary
 
 SCORES = ("loss", *ROUGE_VARIANTS, "length", "repeated_trigrams")  # what a validation of every model logs
@@ -184,14 +185,9 @@ class Summarizer(LightningModule, ABC):
         if saved_vocabulary is not None and self.tokenizer is not None and saved_vocabulary != self.tokenizer.state():
             problem = "the vocabulary of the data is not the one this checkpoint was trained with"
             raise UserError(f"{problem}; give --data.tokenizer_dir the `text` folder of the run")
-        model_state = self.state_dict()
-        saved_state = checkpoint["state_dict"]
-        for name in sorted(model_state.keys() | saved_state.keys()):
-            saved_shape = list(saved_state[name].shape) if name in saved_state else "absent"
-            shape = list(model_state[name].shape) if name in model_state else "absent"
-            if saved_shape != shape:
-                problem = f"the checkpoint does not fit the model: {name} is {saved_shape} there and {shape} here"
-                raise UserError(f"{problem}; give the --model arguments that the run's config.yaml has")
+        for name, (saved_shape, shape) in mismatched_shapes(checkpoint["state_dict"], self.state_dict()).items():
+            problem = f"the checkpoint does not fit the model: {name} is {saved_shape} there and {shape} here"
+            raise UserError(f"{problem}; give the --model arguments that the run's config.yaml has")
         if not checkpoint.get("start"):
             self.loss_weights.update(checkpoint.get("loss_weights", {}))
 

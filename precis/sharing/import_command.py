@@ -15,6 +15,7 @@ from torch import Tensor
 from datamodules.atomic_write import appearing_folder
 from datamodules.documents import UserError
 from datamodules.text.hashing import file_digest
+from lightning_modules.stored import mismatched_shapes
 from precis.runs.run_folder import build, environment
 from precis.sharing.foreign_files import Kind, find_kind, read_weights, rename
 
@@ -104,12 +105,9 @@ def _write_run_folder(
     module.set_tokenizer(data.tokenizer)
     if kind == "presumm_abs":  # the only kind that generates: its begin and end symbols differ from the suite's
         state = _with_symbols_of(data.tokenizer, state)
-    expected = module.state_dict()
-    for name in sorted(expected.keys() | state.keys()):  # names in the file or in the model
-        shape, expected_shape = (list(side[name].shape) if name in side else "absent" for side in (state, expected))
-        if shape != expected_shape:
-            problem = f"{name} is {shape} in the file, and {expected_shape} in a model over {data.checkpoint}"
-            raise UserError(f"{source}: {problem}; give the --encoder that it was trained with")
+    for name, (shape, expected_shape) in mismatched_shapes(state, module.state_dict()).items():
+        problem = f"{name} is {shape} in the file, and {expected_shape} in a model over {data.checkpoint}"
+        raise UserError(f"{source}: {problem}; give the --encoder that it was trained with")
     module.load_state_dict(state)
     content: dict[str, Any] = {"state_dict": module.state_dict(), "global_step": 0, "epoch": 0}  # Lightning's keys
     module.on_save_checkpoint(content)  # adds the tokenizer's state
