@@ -162,12 +162,15 @@ def _csv_rows(stream: IO[bytes], path: Path, kind: str, fields: list[str]) -> It
             continue
         if row is None:
             return
-        if header is None:
+        if surrogate := next((c for text in row for c in text if "\udc80" <= c <= "\udcff"), None):
+            bad = _not_utf8(where, ord(surrogate) - 0xDC00, _up_to_line(start, rows))  # byte b is U+DC00 + b
+            if header is None:
+                raise UserError(f"{where}: {bad.problem}; {bad.remedy.removesuffix(f', {OR_SKIP}')}")
+            yield start, bad
+        elif header is None:
             header = [name.strip() for name in row]
             if twice := next((name for name in fields if header.count(name) > 1), None):
                 raise UserError(f"{path}: two columns are named {twice!r}; rename one of them")
-        elif surrogate := next((c for text in row for c in text if "\udc80" <= c <= "\udcff"), None):
-            yield start, _not_utf8(where, ord(surrogate) - 0xDC00, _up_to_line(start, rows))  # byte b is U+DC00 + b
         elif row and len(row) != len(header):
             problem = f"{len(row)} fields where the header has {len(header)}{_up_to_line(start, rows)}"
             yield start, BadRecord(where, problem, FIX_OR_SKIP)
