@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 from glob import glob
@@ -57,8 +58,12 @@ class Files(Corpus):
         return f"Files {split} ({', '.join(self.paths[split])})"
 
     def records(self, split: str) -> Iterator[Record | BadRecord]:
+        names: Counter[str] = Counter()  # of files, without their suffixes, such as `.jsonl.gz`
         for path in self._files(split):
-            stem = readable_name(path.name.split(".")[0])  # without all suffixes, such as `.jsonl.gz`
+            stem = readable_name(path.name.split(".")[0])
+            names[stem] += 1
+            if names[stem] > 1:  # `b/part.jsonl` after `a/part.jsonl`: their records have different ids
+                stem += f".{names[stem]}"
             for number, row in read_rows(path, self.fields.names):
                 record = row  # a `BadRecord` stays as it is
                 if not isinstance(row, BadRecord):
