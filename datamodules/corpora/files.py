@@ -58,6 +58,7 @@ class Files(Corpus):
         return f"Files {split} ({', '.join(self.paths[split])})"
 
     def records(self, split: str) -> Iterator[Record | BadRecord]:
+        sizes: Counter[str] = Counter()  # by split, number of records
         names: Counter[str] = Counter()  # of files, without their suffixes, such as `.jsonl.gz`
         for path in self._files(split):
             stem = readable_name(path.name.split(".")[0])
@@ -68,8 +69,13 @@ class Files(Corpus):
                 record = row  # a `BadRecord` stays as it is
                 if not isinstance(row, BadRecord):
                     record = self.fields.record(row, f"{path}:{number}", f"{stem}-{number}")
-                if not self._shares_file(split) or split == self._split_of(record):  # train and val share the file
+                split_of_record = self._split_of(record) if self._shares_file(split) else split
+                sizes[split_of_record] += 1
+                if split_of_record == split:
                     yield record
+        if sizes and not sizes[split]:
+            problem = f"corpus.split {self.val_share} leaves no record of {sizes.total():,} for it"
+            raise UserError(f"{self.title(split)}: {problem}; change it, or name a file for `val`")
 
     def _shares_file(self, split: str) -> bool:
         """Return whether training and validation documents are in the same file, and a split is one of the two."""
