@@ -98,7 +98,7 @@ class Fields:
         if isinstance(identifier, float) and identifier.is_integer():  # pandas writes 1 as 1.0
             identifier = int(identifier)
         if not isinstance(identifier, str | int):
-            return _bad_field(row, where, self.id or "id", "a string or a number", "id")
+            return _bad_field(row, where, self.id or "id", "a string or an integer", "id")
         where = f"{where} (id {identifier!r})" if identifier != number else where
         cleaned: Counter[str] = Counter()  # rule -> number of removed marks
         parts = []  # paragraphs or source documents

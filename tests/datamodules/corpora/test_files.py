@@ -109,7 +109,7 @@ def test_ids_come_from_a_field_or_the_line_and_splits_without_references_are_for
     ({"document": None, "summary": "s"}, {}, "field 'document' is null"),
     ({"document": 3, "summary": "s"}, {}, "field 'document' is of type int, not a string or a list of strings"),
     ({"document": ["a", 3], "summary": "s"}, {}, "field 'document' is of type list"),
-    ({"document": "a", "summary": "s", "id": ["n"]}, {}, "field 'id' is of type list, not a string or a number"),
+    ({"document": "a", "summary": "s", "id": 1.5}, {}, "field 'id' is of type float, not a string or an integer"),
 ])  # fmt: skip
 def test_bad_rows_name_the_field(tmp_path, row, fields, problem):
     assert isinstance(one(row, tmp_path, **fields), BadRecord)
