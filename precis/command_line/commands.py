@@ -124,7 +124,7 @@ def guess_corpus(path: Path) -> Files:
         role = f", {roles[name]}" if name in roles else ""
         print(f"{printable_line(name)}: {describe_value(value)}{role}", file=sys.stderr)
     options = "".join(f" --data.corpus.{name} {shlex.quote(str(value))}" for name, value in chosen.arguments().items())
-    print(f"to train on it: --data.corpus Files --data.corpus.train {path}{options}", file=sys.stderr)
+    print(f"to train on it: --data.corpus Files --data.corpus.train {shlex.quote(str(path))}{options}", file=sys.stderr)
     return Files(train=str(path), **chosen.arguments())
 
 

@@ -74,12 +74,13 @@ def describe_value(value: Any) -> str:
 
 
 def first_row(path: Path) -> dict[str, Any]:
-    """Return the first record of a file; a `UserError` if there is none, or it cannot be read."""
+    """Return the first record of a file that can be read; a `UserError` if there is none."""
+    problem = ""
     for _, row in read_rows(path, []):  # []: all fields
-        if isinstance(row, BadRecord):
-            raise UserError(str(row))
-        return row
-    raise UserError(f"{path}: no record in it; give a file with at least one")
+        if not isinstance(row, BadRecord):
+            return row
+        problem = problem or str(row)  # not raised if a later record can be read: bad ones may be skipped
+    raise UserError(problem or f"{path}: no record in it; give a file with at least one")
 
 
 def _is_tokens(value: Any) -> bool:

@@ -1,6 +1,7 @@
 """Files of somebody else: their fields are guessed, and hostile YAML is refused before it is unfolded or built."""
 
 import json
+import shlex
 
 import pytest
 import yaml
@@ -35,13 +36,13 @@ def test_fields_are_guessed_from_names_and_values(row, arguments):
 
 
 def test_the_guess_reads_the_file(tmp_path, precis):
-    path = write(tmp_path / "shard.json", json.dumps([PRESUMM]))
-    done = precis("corpus", path, "--json", "true").succeeded()
+    path = write(tmp_path / "a shard.json", json.dumps(["broken", PRESUMM]))
+    done = precis("corpus", path, "--json", "true", "--on_bad_record", "skip").succeeded()
     (split,) = json.loads(done.out)
     assert split["documents"] == 1 and split["document_sentences"]["mean"] == 2
     assert "src: 2 sentences as lists of tokens, the document" in done.err
     (line,) = [line for line in done.err.splitlines() if line.startswith("to train on it: ")]
-    options = line.removeprefix("to train on it: ").split()
+    options = shlex.split(line.removeprefix("to train on it: "))
     fields = {f"--data.corpus.{name}": value for name, value in {"train": str(path), **TOKENS}.items()}
     assert dict(zip(options[::2], options[1::2])) == {"--data.corpus": "Files", **fields}
 
