@@ -52,7 +52,8 @@ def guess_fields(row: Mapping[str, Any], where: str) -> FieldMap:
     if document is None:
         fields = ", ".join(row) or "none"
         raise UserError(f"{where}: no field is named like a document (fields: {fields}); rename one to `document`")
-    document_list: DocumentList = "sentences" if _is_sentences(row[document]) else "parts"  # see `Fields`
+    is_one_part = document.lower() != "documents" and _is_sentences(row[document])
+    document_list: DocumentList = "sentences" if is_one_part else "parts"  # see `Fields`
     summary_list: SummaryList = "tokens" if _is_tokens(row.get(summary)) else "references"
     if _is_tokens(row[document]):  # a list of tokens for each sentence
         document_list = "tokens"

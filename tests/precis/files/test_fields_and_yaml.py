@@ -26,6 +26,7 @@ ARXIV = {"article_text": ["It rained.", "We stayed."], "abstract_text": ["<S> it
     ({"text": ["One two. Three four five.", "Six."] * 9, "summary": None}, {"document": "text"}),
     ({"sentences": ["The cat sat.", "It slept."], "Title": "a"},
      {"document": "sentences", "document_list": "sentences", "summary": "Title"}),
+    ({"documents": ["The cat sat.", "It slept."], "summary": "a"}, {"document": "documents"}),
     ({"document": ["今天下雨。学校停课。", "明天转晴。"], "summary": [["下雨。", "停课。"], ["全市降雨"]]}, {}),
     ({"document": [["今天全市下雨", "学校停课"], ["明天转晴了"]], "summary": ["ฝนตกหนัก"]}, {}),
     ({"document": ["ฝนตกหนัก โรงเรียนปิด", "พรุ่งนี้ฟ้าใส"], "summary": None}, {}),
