@@ -131,7 +131,8 @@ def _notes_on(systems: Sequence[System], measures: Sequence[str], documents: int
         if len(by_settings) > 1:
             (first_settings, first), (second_settings, second), *_ = by_settings.items()
             problem = f"{name} was computed as {second_settings}, in {first.path} as {first_settings}"
-            raise UserError(f"{second.path}: {problem}; run `precis test` on both with one version of the suite")
+            remedy = "compute ROUGE of both again with --language CODE, or score both by one `precis evaluate`"
+            raise UserError(f"{second.path}: {problem}; {remedy}")
         if len(by_signature) > 1:  # only the versions of the suite differ
             versions = ", ".join(sorted(signature.partition("|precis:")[2] for signature in by_signature))
             notes.append(f"{name} was computed by several versions of the suite: {versions}")

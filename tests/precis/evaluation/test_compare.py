@@ -213,7 +213,7 @@ def test_what_cannot_be_compared_is_named_and_nothing_is_written(tmp_path, preci
     for arguments, message in (
         ([unpredicted], f"predictions.jsonl: not found; run `precis test --run {unpredicted}` first"),
         ([run, fewer], f"fewer: no predictions of 1 document of {run}, such as 'doc-11'; they cannot"),
-        ([run, unlike], "unlike: rouge1 was computed as rouge1|stem:none"),
+        ([run, unlike], f"in {run} as rouge1|stem:porter|tok:rouge|split:given|refs:best; compute ROUGE of both again"),
         ([torn], "predictions.jsonl:1: no record"),
         ([twice], "predictions.jsonl:13: id 'doc-0' occurs twice"),
     ):
