@@ -11,6 +11,7 @@ from datamodules.corpora.corpus import as_document
 from datamodules.documents import UserError
 from datamodules.text.language import join_sentences, length_words
 from datamodules.text.lines import counted, printable, printable_line
+from datamodules.text.rouge_words import vocabulary
 from lightning_modules.metrics.novelty import repeated_ngrams
 from lightning_modules.metrics.rouge import score_many
 from lightning_modules.summarizer import Summary
@@ -46,7 +47,7 @@ def score_table(
     predictions: dict[str, list[list[str]]], references: list[list[list[str]]], title: str, language: str = "en"
 ) -> Table:
     """Return a table of mean ROUGE, length in words and repeated trigrams by system; a text is a list of sentences."""
-    table = Table(title=f"ROUGE F1 x 100 (stemmed) on {title}")
+    table = Table(title=f"ROUGE F1 x 100 ({vocabulary(language=language).description}) on {title}")
     for name in ("system", "ROUGE-1", "ROUGE-2", "ROUGE-Lsum", "words", "repeated trigrams"):
         table.add_column(name, justify="left" if name == "system" else "right")
     for system, outputs in predictions.items():

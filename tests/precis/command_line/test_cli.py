@@ -63,7 +63,8 @@ def test_each_split_and_source_has_predictions_and_results(run_folder, precis, t
     shown = float(re.search(r"test/rouge1\D*([\d.]+)", done.out)[1])
     assert shown == pytest.approx(sum(row["scores"]["rouge1"] for row in rows) / len(rows), rel=1e-5)
     report = precis("report", run_folder, "--examples", 2).succeeded().out
-    assert all(part in report for part in ("lead-1", "model", "7 documents"))
+    assert all(part in report for part in ("lead-1", "model", "(stem:porter|tok:rouge) on test, 7 documents"))
+    assert "(stem:none|tok:zh)" in precis("report", run_folder, "--language", "zh").out
     assert sum(row["id"] in report for row in rows) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["run"], "nothing lies about in the working folder"
 
