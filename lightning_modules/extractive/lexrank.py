@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from datamodules.batch import Batch, pair_mask
 from datamodules.documents import Document
-from datamodules.text.language import language_of
+from datamodules.text.language import language_of, warn_if_not_english
 from datamodules.text.sentence_layout import pairs_with_common_ngram
 from datamodules.text.term_vectors import stem_counts, tf_idf
 from lightning_modules.extractive.baselines import lexrank_scores
@@ -41,6 +41,9 @@ class LexRank(nn.Module):
 
     def summarize(self, batch: Batch) -> list[ExtractiveSummary]:
         """Return a summary of each of `batch.documents`."""
+        if language_of(self.language).is_english:
+            texts = (document.text for document in batch.documents)
+            warn_if_not_english(f"sentences and words of LexRank in language {self.language!r} are English", texts)
         return [self._summarize(document) for document in batch.documents]
 
     def _summarize(self, document: Document) -> ExtractiveSummary:

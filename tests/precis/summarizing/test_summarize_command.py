@@ -215,8 +215,9 @@ def test_a_summary_needs_no_option_names_its_model_and_may_be_limited(article, p
     precis("summarize", "--model", "extractiv", article).refused("extractive, small, docstring")
     precis("summarize", article, "--html", article.parent).refused(f"{article.parent}: no file", "one with --html")
     russian = "Поезд опоздал. Пассажиры ждали поезд два часа. Потом он пришёл. Поезд был полон, и все ждали выхода."
-    with pytest.warns(UserWarning, match="trained on English, and these texts are not"):
-        summary = api.summarize(russian, model="small", sentences=1)
+    for model, cause in (("lexrank", "LexRank in language 'en' are"), ("small", "trained on")):
+        with pytest.warns(UserWarning, match=f"{cause} English, and these texts are not"):
+            summary = api.summarize(russian, model=model, sentences=1)
     document = Document("text", [summary.document])
     done = precis("summarize", russian, "--language", "ru", "--sentences", "2", "--html", article.with_suffix(".html"))
     assert "by the model lexrank" in done.err
