@@ -74,7 +74,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         except (ValueError, KeyError, TypeError, AttributeError):
             raise UserError(f"{path}:{number}: no record with id, summary and references; write it again") from None
         if record_id in records:
-            raise UserError(f"{path}:{number}: id {record_id!r} occurs twice; write the file again with `precis test`")
+            raise UserError(f"{path}:{number}: id {record_id!r} occurs twice; give a file for each system")
         records[record_id] = record
     if not records:
         raise UserError(f"{path}: no prediction in it; run `precis test` again")

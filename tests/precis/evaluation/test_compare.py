@@ -215,7 +215,7 @@ def test_what_cannot_be_compared_is_named_and_nothing_is_written(tmp_path, preci
         ([run, fewer], f"fewer: no predictions of 1 document of {run}, such as 'doc-11'; they cannot"),
         ([run, unlike], f"in {run} as rouge1|stem:porter|tok:rouge|split:given|refs:best; compute ROUGE of both again"),
         ([torn], "predictions.jsonl:1: no record"),
-        ([twice], "predictions.jsonl:13: id 'doc-0' occurs twice"),
+        ([twice], "predictions.jsonl:13: id 'doc-0' occurs twice; give a file for each system"),
     ):
         precis("compare", ROUGE, *arguments, "--html", page).failed_in_one_line(message)
         assert not page.exists()
