@@ -264,10 +264,7 @@ class Summarizer(LightningModule, ABC):
         return summaries
 
     def _score(self, batch: Batch, stage: str) -> list[Summary]:
-        """Summarize and score a batch; log mean length in words and repeated trigrams of its summaries.
-
-        Scores of documents with references are added to the ROUGE metric, which is logged at the end of the epoch.
-        """
+        """Summarize and score a batch; log length and repeated trigrams, and update ROUGE, logged after the epoch."""
         summaries = self.scored(self.summarize(batch))
         scored = [summary for summary in summaries if summary.scores]  # those of documents with a reference
         if scored:

@@ -229,10 +229,7 @@ def harvest(
 
 
 def _definitions(node: ast.AST, prefix: str) -> Iterable[tuple[str, str]]:
-    """Yield (NAME, "NAME: docstring") of functions, classes and methods with prose, except those inside functions.
-
-    `prefix` is the name of the class around `node` and a dot, or empty.
-    """
+    """Yield (NAME, "NAME: docstring") of functions, classes and methods with prose, except those inside functions."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             if prose := summary_and_body(ast.get_docstring(child) or ""):

@@ -57,7 +57,7 @@ def read_rows(path: Path, fields: list[str]) -> Iterator[tuple[int, Row]]:
         with _OPENERS.get(compression, open)(path, "rb") as stream:
             if kind in (".csv", ".tsv"):
                 yield from _csv_rows(stream, path, kind, fields)
-            elif kind == ".json" and _begins_array(path, compression):
+            elif kind == ".json" and stream.peek(1024).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"["):
                 yield from _json_array(stream, path)
             else:
                 yield from _json_lines(stream, path)
@@ -115,12 +115,6 @@ def _json_lines(stream: IO[bytes], path: Path) -> Iterator[tuple[int, Row]]:
         except ValueError as error:  # invalid JSON, or a number with more digits than Python reads
             row = BadRecord(f"{path}:{number}", f"broken JSON ({error})", f"fix it (one object per line), {OR_SKIP}")
         yield number, row
-
-
-def _begins_array(path: Path, compression: str) -> bool:
-    """Return whether a JSON file has an array instead of lines: it begins with a bracket, after any white space."""
-    with _OPENERS.get(compression, open)(path, "rb") as stream:
-        return stream.read(1024).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
 
 
 def _json_array(stream: IO[bytes], path: Path) -> Iterator[tuple[int, Row]]:

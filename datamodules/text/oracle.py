@@ -54,12 +54,7 @@ def greedy_oracle(
 
 
 class _Target:
-    """A reference, and how many of its words and bigrams the chosen sentences of a document lack.
-
-    Args:
-        reference: words of the reference, as integers.
-        encoded: words of each sentence of the document.
-    """
+    """A reference (words as integers), and how many of its words and bigrams the chosen `encoded` sentences lack."""
 
     def __init__(self, reference: list[int], encoded: list[list[int]]) -> None:
         self.encoded = encoded

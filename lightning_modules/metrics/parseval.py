@@ -123,10 +123,7 @@ def rst_brackets(nodes: Sequence[Node]) -> list[Bracket]:
 
 
 def _by_characters(brackets: list[Bracket], size: int, starts: Sequence[int] | None, side: str) -> list[Bracket]:
-    """Check the brackets of a tree over `size` EDUs; if `starts` has the EDUs' first characters, convert EDUs to them.
-
-    `side`, "predicted" or "target", names the tree in errors.
-    """
+    """Check the brackets of the tree `side` over `size` EDUs; with the EDUs' first characters, convert EDUs to them."""
     if any(not 0 <= first <= last < size for first, last, *_ in brackets):
         raise ValueError(f"the {side} tree has {size - 1} nodes for {size} EDUs, but a node lies outside of them")
     if starts is None:

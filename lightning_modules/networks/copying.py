@@ -277,10 +277,7 @@ def inverse_cdf(weights: Tensor) -> Tensor:
 
 
 def _locate(weights: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the column at which the cumulative sum of a row passes its target, and the target less the sum before it.
-
-    Weights are [N, C], the target and both results [N, 1].
-    """
+    """Return the column where the sum of a row passes its target, and the target less the sum before it, [N, 1]."""
     sums = weights.cumsum(-1)                                                                    # [N, C]
     # rounding may lift the target to the total of the row, beyond which there is no column
     target = torch.minimum(target, sums[:, -1:].nextafter(torch.zeros_like(target)))
