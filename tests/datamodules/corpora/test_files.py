@@ -57,7 +57,6 @@ def one(rows, tmp_path, **fields):
     ("x.csv", csv_bytes(ROWS)),
     ("x.csv", csv_bytes([{name + " ": value for name, value in row.items()} for row in ROWS], ";")),
     ("x.csv", pd.DataFrame([{"a;b;c;d;e": 1} | row for row in ROWS]).to_csv(index=False, quoting=1).encode()),
-    ("x.csv.gz", gzip.compress(b"\xef\xbb\xbf" + csv_bytes(ROWS), mtime=0)),
     ("x.tsv.xz", lzma.compress(csv_bytes(ROWS, "\t"))),
 ])  # fmt: skip
 def test_every_kind_of_file_gives_the_same_documents(tmp_path, name, content):
@@ -65,8 +64,7 @@ def test_every_kind_of_file_gives_the_same_documents(tmp_path, name, content):
 
 
 def test_patterns_and_lists_of_files_are_read_in_order(tmp_path):
-    names = ("part.2", "part", "more")
-    paths = [write(tmp_path / f"{name}.jsonl", jsonl([{"document": f"Text {name}."}])) for name in names]
+    paths = [write(tmp_path / f"{name}.jsonl", jsonl([{"document": name}])) for name in ("part.2", "part", "more")]
     pattern, listed = Files(train=str(tmp_path / "*.jsonl")), Files(train=sorted(paths))
     assert [record.id for record in pattern.records("train")] == ["more-1", "part-1", "part.2-1"]
     assert list(pattern.records("train")) == list(listed.records("train"))
@@ -118,10 +116,8 @@ def test_bad_rows_name_the_field(tmp_path, row, fields, problem):
 
 
 def test_utf16_is_named_and_texts_longer_than_the_csv_modules_limit_are_read(tmp_path):
-    for name, content in (("x.jsonl", jsonl(ROWS)), ("x.csv", csv_bytes(ROWS))):
-        corpus = Files(val=write(tmp_path / name, content.decode().encode("utf-16")))
-        with pytest.raises(UserError, match=rf"{name}:1: not UTF-8 \(byte 0xff\); convert the file \(iconv -f utf-16"):
-            build_documents(corpus, "val", tmp_path)
+    with pytest.raises(UserError, match=r"x.jsonl:1: not UTF-8 \(byte 0xff\); convert the file \(iconv -f utf-16"):
+        build_documents(Files(val=write(tmp_path / "x.jsonl", jsonl(ROWS).decode().encode("utf-16"))), "val", tmp_path)
     long = "word " * 50_000
     corpus = Files(val=write(tmp_path / "x.csv", csv_bytes([{"document": long, "summary": "S."}])))
     assert next(corpus.records("val")).parts == [long]

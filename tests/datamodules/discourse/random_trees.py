@@ -12,10 +12,7 @@ RELATIONS = ["elaboration", "cause", "same-unit"]
 
 @st.composite
 def trees(draw, most_edus: int = 12, satellites: bool = True) -> Tree:
-    """A tree whose nodes are parted at random; nuclei of one node share their relation, which no satellite has.
-
-    Without `satellites`, only nodes of two children have one; with them, a single nucleus may have several.
-    """
+    """A tree parted at random; nuclei of a node share a relation; with `satellites`, a nucleus may have several."""
     size = draw(st.integers(1, most_edus))
     nodes, open_spans = [], [(0, size - 1)]
     while open_spans:

@@ -38,10 +38,7 @@ def transformers_serve(model: Path, log: Path) -> Iterator[str]:
 
 
 class ChatServer(ThreadingHTTPServer):
-    """An endpoint that answers each prompt by a function: with a text, or with the fields of a choice.
-
-    The next requests get `faults` instead, see `Handler.fail`; one that trickles ends when `released` is set.
-    """
+    """An endpoint that answers each prompt by a function, with a text or a choice; first with `faults` (`fail`)."""
 
     daemon_threads = True
 
