@@ -18,7 +18,7 @@ from datamodules.documents import Document, UserError
 from datamodules.text.lines import counted, json_line
 from lightning_modules.metrics.rouge import suite_version
 from precis.config.load_classes import add_corpus_arguments
-from precis.files.field_names import first_row, guess_fields
+from precis.files.field_names import guess_file
 from precis.files.texts import is_records
 from precis.summarizing.prompts import sentences_of
 
@@ -48,7 +48,7 @@ def expand_corpus_file(arguments: list[str]) -> list[str]:
         path = Path(value or following.pop(0))  # `--corpus=FILE` or `--corpus FILE`
         if path.is_file() and is_records(path):
             has_options = any(other.startswith("--corpus.") for other in arguments)
-            fields = {} if has_options else guess_fields(first_row(path), str(path)).arguments()
+            fields = {} if has_options else guess_file(path)[0].arguments()
             values = {"test": path, **fields}  # `test` is the default of --split
             options = [f"--corpus.{name}={value}" for name, value in values.items()]
             return [*arguments[:number], "--corpus=Files", *options, *following]

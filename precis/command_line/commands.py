@@ -18,7 +18,7 @@ from precis.config.load_classes import add_corpus_arguments
 from precis.config.run_config import read_config
 from precis.config.shipped import LIGHT, checked_name
 from precis.files.data_files import check_outputs
-from precis.files.field_names import describe_value, first_row, guess_fields
+from precis.files.field_names import describe_value, first_row, guess_file
 from precis.files.texts import collect_texts, documents_of, is_records
 from precis.runs.prediction_files import find_predictions
 from precis.summarizing.summary_options import LengthBudget, PretrainedOptions, read_options
@@ -118,7 +118,7 @@ def corpus(arguments: list[str]) -> None:
 def guess_corpus(path: Path) -> Files:
     """Return a corpus with a file as split `train`; guess its fields by name and layout, and print them on stderr."""
     record = first_row(path)
-    chosen = guess_fields(record, str(path))  # names of fields, or None
+    chosen, _ = guess_file(path)  # names of fields, or None
     roles = {chosen.document: "the document", chosen.summary: "the reference", chosen.id: "the id"}
     for name, value in record.items():
         role = f", {roles[name]}" if name in roles else ""

@@ -1,7 +1,7 @@
 """Detection of the fields with document, reference and id of a record, by common names and by their values."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,17 @@ def guess_fields(row: Mapping[str, Any], where: str) -> FieldMap:
     if summary and summary.lower() == "abstract_text":  # in data of Cohan et al. (2018): the abstract's sentences
         summary_list = "sentences"
     return FieldMap(document, summary, first_field(ID_NAMES), document_list, summary_list)
+
+
+def guess_file(path: Path) -> tuple[FieldMap, int]:
+    """Return the fields of a file by its first record, and its size; the id is the first field with unique values."""
+    record = first_row(path)
+    by_lower_case = {name.lower(): name for name in record}  # name as in the file
+    candidates = [by_lower_case[name] for name in ID_NAMES if name in by_lower_case]
+    rows = (row for _, row in read_rows(path, candidates) if not isinstance(row, BadRecord))
+    ids = [tuple(str(row.get(name)) for name in candidates) for row in rows]  # values of all candidates, by record
+    unique = (name for name, values in zip(candidates, zip(*ids)) if len(set(values)) == len(ids))
+    return replace(guess_fields(record, str(path)), id=next(unique, None)), len(ids)
 
 
 def describe_value(value: Any) -> str:

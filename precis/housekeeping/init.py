@@ -1,7 +1,6 @@
 """`precis init`: a project folder with a config for the user's own data."""
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,10 +8,9 @@ import yaml
 from jsonargparse import ArgumentParser
 
 from datamodules.atomic_write import atomic_write
-from datamodules.corpora.readers import read_rows
-from datamodules.documents import BadRecord, UserError
+from datamodules.documents import UserError
 from datamodules.text.lines import counted
-from precis.files.field_names import ID_NAMES, first_row, guess_fields
+from precis.files.field_names import first_row, guess_fields, guess_file
 
 TEMPLATES = Path(__file__).parent / "templates"
 MODELS = ("pointer_generator", "bertsum")
@@ -54,31 +52,19 @@ def init(arguments: list[str]) -> None:
 
 def _corpus(files: dict[str, Path]) -> tuple[dict[str, Any], int]:
     """Check and print the fields of data files; return arguments of the corpus `Files`, and the training set's size."""
-    fields = guess_fields(first_row(files["train"]), str(files["train"]))
+    record = first_row(files["train"])
+    fields = guess_fields(record, str(files["train"]))
     for split, path in files.items():
         fields_of_split = guess_fields(first_row(path), str(path))
         if split != "test" and fields_of_split.summary is None:
             raise UserError(f"{path}: no field is named as summaries are; training needs one, such as `summary`")
         if split != "test" and fields_of_split != fields:  # test records need no summary, so may differ
             raise UserError(f"{path}: its fields are not those of {files['train']}; name them alike")
-    id_field, count = _unique_id(files["train"])
-    fields = replace(fields, id=id_field)
+    fields, count = guess_file(files["train"])
+    if fields.id is None and "id" in record:  # without another id field, the corpus class `Files` reads ids from `id`
+        raise UserError(f"{files['train']}: two records have the same `id`; make it unique, or rename the field")
     corpus: dict[str, Any] = {split: str(path.absolute()) for split, path in files.items()}
     corpus |= fields.arguments()
-    identified_by = "the file and line" if id_field is None else repr(id_field)
+    identified_by = "the file and line" if fields.id is None else repr(fields.id)
     print(f"fields: document {fields.document!r}, summary {fields.summary!r}, id {identified_by}")
     return corpus if "val" in files else corpus | {"split": 0.1}, count  # a tenth of the records, for validation
-
-
-def _unique_id(path: Path) -> tuple[str | None, int]:
-    """Return the first field of `ID_NAMES` with unique values (None if there is none), and the number of records."""
-    # `read_rows` could select some fields of a Parquet file; with [] it reads all.
-    records = [record for _, record in read_rows(path, []) if not isinstance(record, BadRecord)]
-    by_lower_case = {name.lower(): name for name in records[0]}  # name as in the file
-    candidates = [by_lower_case[name] for name in ID_NAMES if name in by_lower_case]
-    for name in candidates:
-        if len({str(record.get(name)) for record in records}) == len(records):
-            return name, len(records)
-    if "id" in candidates:  # without another id field, the corpus class `Files` reads ids from `id`
-        raise UserError(f"{path}: two records have the same `id`; make it unique, or rename the field")
-    return None, len(records)

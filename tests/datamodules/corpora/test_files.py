@@ -51,7 +51,6 @@ def one(rows, tmp_path, **fields):
     ("x.ndjson", b"\xef\xbb\xbf" + jsonl(ROWS)),
     ("x.JSONL.GZ", gzip.compress(jsonl(ROWS), mtime=0)),
     ("x.part.jsonl.bz2", bz2.compress(jsonl(ROWS))),
-    ("x.jsonl.xz", lzma.compress(jsonl(ROWS))),
     ("x.jsonl.zst", pa.compress(jsonl(ROWS), "zstd", asbytes=True)),
     ("x.parquet", pd.DataFrame(ROWS).to_parquet()),
     ("x.csv", csv_bytes(ROWS)),

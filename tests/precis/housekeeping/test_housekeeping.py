@@ -111,6 +111,7 @@ def test_the_id_is_unique_and_wrong_files_leave_no_project(tmp_path, precis):
     assert "id 'guid'" in precis("init", tmp_path / "project", "--train", path).out
     write_lines(path, [row | {"guid": 1} for row in rows])
     assert "id the file and line" in precis("init", tmp_path / "other", "--train", path).out
+    assert "url: text of 1 word\n" in precis("corpus", path).succeeded().err  # which is not "the id"
     write_lines(path, [row | {"guid": 1, "id": 1} for row in rows])
     assert "the same `id`" in precis("init", tmp_path / "third", "--train", path).err
 
