@@ -42,7 +42,7 @@ def summarize(arguments: list[str]) -> None:
         help="text files, folders of .txt and .html files, one file of records (.jsonl, .csv, .parquet), or a text; "
         "standard input if none, or for -",
     )  # fmt: skip
-    add("--document", type=str, default="document", help="field of the text in a file of records")
+    add("--document", type=str | None, default=None, help="field of the text in a file of records (document)")
     add("--on_bad_record", type=Literal["raise", "skip"], default="raise", help="what to do about invalid records")
     add("--batch_size", type=int, default=16, help="number of documents summarized together")
     parser.add_class_arguments(LengthBudget, None)
@@ -63,7 +63,9 @@ def summarize(arguments: list[str]) -> None:
         read_config(folder)  # raises an error before the user types a text
     inputs = options.inputs
     if len(inputs) == 1 and os.path.isfile(inputs[0]) and is_records(Path(inputs[0])):  # the input may also be a text
-        corpus: Corpus = Files(test=inputs[0], document=options.document)
+        corpus: Corpus = Files(test=inputs[0], document=options.document or "document")
+    elif options.document is not None:
+        raise UserError("--document names a field of records; give a file of them (.jsonl, .csv, .parquet)")
     else:
         corpus = Texts(collect_texts(inputs))
     if is_light and isinstance(corpus, Texts):

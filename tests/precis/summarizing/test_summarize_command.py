@@ -46,6 +46,7 @@ def test_records_and_markup_in_ids(run_folder, precis, corpus_files, tmp_path, m
     command = ["summarize", "--checkpoint", run_folder]
     two = [corpus_files["test"], write_lines(tmp_path / "other.jsonl", predicted)]
     precis(*command, *two).refused("holds records, not a text")
+    precis(*command, "A text of words.", "--document", "body").refused("--document names a field of records")
     precis(*command, write(tmp_path / "bad.csv", "id,text\n1,a\n")).refused("bad.csv:2", "no field 'document'")
 
     monkeypatch.setenv("COLUMNS", "200")
