@@ -12,7 +12,7 @@ from datamodules.text.subwords import MPNET
 from lightning_modules.discourse_parser.boundary_network import BEGIN, LinearChainCRF, SegmentationNetwork, pool_pieces
 from lightning_modules.discourse_parser.encoder_module import EncoderModule
 from lightning_modules.discourse_parser.encoders import TokenEncoderOptions
-from lightning_modules.discourse_parser.shipped import shipped_name
+from lightning_modules.discourse_parser.shipped import SMALL, shipped_name
 from lightning_modules.metrics.boundaries import BoundaryF1
 from lightning_modules.networks.passages import batches_of_similar_size
 from lightning_modules.options import EncoderAdamWOptions
@@ -155,5 +155,5 @@ class EduSegmenter(EncoderModule):
 
 
 def load_default(encoder: str | None = None) -> EduSegmenter:
-    """Load the shipped segmenter that fits a parser's encoder: `mpnet`, else `minilm` if installed, else `small`."""
-    return EduSegmenter.load("mpnet" if encoder == MPNET else shipped_name())
+    """Load the shipped segmenter over a parser's encoder, MPNet or `small`; for others `minilm`, if installed."""
+    return EduSegmenter.load({MPNET: "mpnet", SMALL: SMALL}.get(encoder) or shipped_name())

