@@ -196,8 +196,10 @@ def _check_node(node: Node) -> None:
         raise TreeError(f"{where} has {len(node.starts)} children, but {node.nuclearity!r} and {node.relations}")
     if "N" not in node.nuclearity or set(node.nuclearity) - {"N", "S"}:
         raise TreeError(f"{where} has nuclearity {node.nuclearity!r}; it must be N and S with at least one N")
-    if node.nuclearity.count("N") == 1 and node.relations[node.nuclearity.index("N")] != SPAN:
-        raise TreeError(f"{where}: the relation of a single nucleus is `{SPAN}`, not {node.relations}")
+    spans = [letter for letter, name in zip(node.nuclearity, node.relations) if name == SPAN]
+    if spans != (["N"] if node.nuclearity.count("N") == 1 else []):
+        problem = f"`{SPAN}` is the relation of a single nucleus, and only of it"
+        raise TreeError(f"{where}: {problem}, not {node.nuclearity} with {', '.join(node.relations)}")
     bounds = (*node.starts, node.end + 1)  # first EDU of each child, and the EDU after the last child
     if any(left >= right for left, right in pairwise(bounds)):
         raise TreeError(f"{where} has an empty child, or children out of order")
