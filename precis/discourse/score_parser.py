@@ -38,10 +38,9 @@ def print_scores(options: Namespace, arguments: Sequence[str]) -> None:
     result = {"command": shlex.join(["precis", "score-parser", *arguments]), **score(options)}
     text = template("precis.discourse", "scores.md").render(result, levels=LEVELS, variants=VARIANTS).rstrip()
     if options.out is not None:
-        folder = options.out
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "scores.json").write_text(json.dumps(to_json_values(result), indent=1) + "\n")
-        (folder / "scores.md").write_text(text + "\n", encoding="utf-8")
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / "scores.json").write_text(json.dumps(to_json_values(result), indent=1) + "\n")
+        (options.out / "scores.md").write_text(text + "\n", encoding="utf-8")
     print(text, flush=True)
 
 

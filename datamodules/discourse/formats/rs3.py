@@ -91,7 +91,8 @@ def _link(units: dict[str, _Unit], relation_types: dict[str, set[str]]) -> _Unit
         nuclear_relation = _nuclear_relation(unit, children[unit.id], relation_types)
         is_group = unit.kind != "segment"
         for child in children[unit.id]:
-            is_nucleus = is_group and child.relation in (SPAN, nuclear_relation)  # `span` marks a single nucleus
+            joins = unit.kind == "multinuc" and relation_types.get(child.relation) == {"multinuc"}  # several may join
+            is_nucleus = is_group and (joins or child.relation in (SPAN, nuclear_relation))  # SPAN: a single nucleus
             (unit.nuclei if is_nucleus else unit.satellites).append(child)
         if is_group and not unit.nuclei:
             raise TreeError(f"group {unit.id} has no nucleus")

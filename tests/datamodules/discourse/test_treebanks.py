@@ -137,7 +137,7 @@ def test_dis_by_hand():
 HEADER = """<rst><header><relations>
   <rel name="elaboration" type="rst"/> <rel name="cause" type="rst"/>
   <rel name="restatement" type="rst"/> <rel name="restatement" type="multinuc"/>
-  <rel name="list" type="multinuc"/>
+  <rel name="list" type="multinuc"/><rel name="same-unit" type="multinuc"/>
 </relations></header><body>
 """
 
@@ -177,8 +177,7 @@ def test_satellites_on_a_segment_a_span_and_a_multinuclear_group():
     spans = [(0, 3, 4, "NS", "elaboration"), (0, 2, 3, "NS", "cause")]
     spans += [(0, 1, 2, "NN", "list"), (0, 0, 1, "NS", "elaboration")]
     assert document.tree.spans() == [Span(*span) for span in spans]
-    assert document.id == "one" and document.edu_texts[-1] == "of two lines & marks"
-    assert document.text == "edu 1 edu 2 edu 3 edu 4 of two lines & marks"
+    assert document.id == "one" and document.text == "edu 1 edu 2 edu 3 edu 4 of two lines & marks"
 
 
 def test_several_satellites_of_one_nucleus_are_one_node_and_relations_are_of_both_kinds():
@@ -197,6 +196,7 @@ def test_several_satellites_of_one_nucleus_are_one_node_and_relations_are_of_bot
     nuclei = [segment(1, 9, "list"), segment(2, 9, "list")]
     classes = labels(*nuclei, segment(3, 9, "restatement"), group(9, "multinuc"))
     assert classes == [("NS", "restatement"), ("NN", "list")]
+    assert labels(segment(1, 9, "same-unit"), segment(2, 9, "list"), group(9, "multinuc")) == [("NN", "same-unit")]
     # a span group of multinuclear children is multinuclear
     classes = labels(*nuclei, segment(3, 9, "elaboration"), group(9, "span"))
     assert classes == [("NS", "elaboration"), ("NN", "list")]
