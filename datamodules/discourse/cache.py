@@ -72,11 +72,6 @@ class ParseCache:
         """Size of the shards on disk."""
         return sum(path.stat().st_size for path in self._shards)
 
-    @property
-    def broken(self) -> dict[str, str]:
-        """Names of damaged shards, which are ignored, with the reason."""
-        return {path.name: reason for path, reason in self._broken.items()}
-
     def refresh(self) -> None:
         """Update the list of shards, which other processes may have written or removed; warn of damaged headers."""
         paths = set(self.folder.glob("*.safetensors"))

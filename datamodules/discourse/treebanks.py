@@ -101,6 +101,8 @@ def read_treebank(path: str | Path, language: str = "en") -> list[TreebankDocume
                 raise TreebankError(f"{file}: {document.id} is in {file_of[document.id]} already; ids must be unique")
             file_of[document.id] = file
             documents.append(in_language(document, language))
+    if not documents:
+        raise TreebankError(f"{path}: no document in it; is it complete?")
     return documents
 
 

@@ -48,8 +48,7 @@ def test_a_parse_keeps_what_it_was_given():
     stored = parse.band(3)
     within = inside(6, 3)
     assert (stored[within] - band[within]).abs().max() < 1 / 255 and stored[~within].eq(0).all()
-    # one EDU
-    parse = parse_of("  word ", [(0, 7)])
+    parse = parse_of("  word ", [(0, 7)])  # one EDU
     assert parse.edus.tolist() == [[2, 6]] and parse.tree.shape == (0, 5)
     assert parse.band(2).shape == (1, 5, 3) and parse.band(2).eq(0).all()
     assert parse.dense().shape == (1, 1, 3)
@@ -57,7 +56,6 @@ def test_a_parse_keeps_what_it_was_given():
 
 def test_a_wider_band_than_is_stored_is_refused():
     parse = parse_of("a b c d e f g", [(i, i + 1) for i in range(0, 13, 2)])
-    assert parse.band(2).shape == (7, 5, 3)
     assert torch.equal(parse.band(2), parse.band(3)[:, 1:6])
     with pytest.raises(ValueError, match="document 'odd': 4 EDUs to each side are needed, but its parse has only 3"):
         parse.band(4)

@@ -223,6 +223,7 @@ def test_byte_order_marks_and_line_ends_of_windows_change_nothing(name, text, tm
     ("a.jsonl", jsonl(edus=[[0, 31]]), ":2: doc: the tree has 3 EDUs, the text has 1"),
     ("a.jsonl", jsonl(tree=["NN", "list", 0, 2]), ":2: doc: not a tree: EDU 2 where EDU 1"),
     ("a.jsonl", "{", ":1: not JSON"),
+    ("a.jsonl", "\n", ": no document in it"),
     ("a.jsonl", "[]", ":1: not a document"),
     ("a.jsonl", "[" * 100_000, ":1: not JSON (nested too deeply)"),
     ("a.jsonl", b"\xff", "not UTF-8 at byte 0"),
