@@ -12,7 +12,7 @@ from datamodules.discourse.trees import Tree
 from datamodules.documents import UserError
 from datamodules.text.language import length_words
 from datamodules.text.lines import counted
-from precis.config.parsers import load_parser
+from precis.config.parsers import PARSERS, load_parser
 from precis.discourse.parse import LARGEST_HEAT_MAP, parse_document
 from precis.discourse.tree_drawing import draw_svg, draw_text
 from precis.files.texts import documents_of
@@ -79,7 +79,8 @@ def parse(text: str, parser: str | LightningModule = "default", rows: Rows = "si
         num_words = len(length_words(text))  # at least the number of EDUs
         # maximum distance of stored pairs of EDUs, a power of two: texts of similar length share a cached parser
         band = min(LARGEST_HEAT_MAP, max(64, 1 << (num_words - 1).bit_length()))  # at most what heat maps can show
-        parser = _load_parser(parser, rows, band)  # cached
+        load = _load_parser if parser in PARSERS else load_parser  # no cache for a folder, which may have changed
+        parser = load(parser, rows, band)
     if not hasattr(parser, "predict_step"):  # which every parser has
         raise UserError(f"parser is of type {type(parser).__name__}; give a name, a folder or a parser")
     _, parsed = parse_document(document, parser)  # (parser's input, parse)

@@ -15,6 +15,7 @@ from run_folders import make_run, prediction
 
 import precis as api
 from datamodules.corpora.corpus import as_document
+from lightning_modules import DiscourseParser
 from lightning_modules.discourse_parser.right_branching import RightBranchingParser
 from precis.runs.run_folder import run_documents
 
@@ -145,6 +146,9 @@ def test_a_text_is_parsed_as_by_the_command(precis, tmp_path, capfd):
     size = len(parsed.edus)
     assert parsed.ldd.shape == (size, size, len(parsed.relations)) and parsed.tree.size == size
     assert api.parse(TEXTS[0], parser=RightBranchingParser("side", 64)).tree == parsed.tree
+    for _ in range(2):  # the weights in a folder may change between two calls
+        DiscourseParser(hidden_size=8).save(tmp_path)
+        assert api.parse(TEXTS[0], str(tmp_path)).ldd.equal(api.parse(TEXTS[0], DiscourseParser.load(tmp_path)).ldd)
 
 
 DOCS = Path(__file__).parents[3] / "docs"
