@@ -193,10 +193,10 @@ def _report(documents: CorpusDocuments, data: ParsingData, missing: set[str], se
     if data.repeated:  # number of documents with the text of an earlier one
         lines.append(f"{counted(data.repeated, 'document')} with the text and the parse of another")
     skipped = [f"{record['where']} ({record['problem']})" for record in documents.skipped]
-    for title, names in (("records left out", skipped), ("empty documents left out", data.empty)):
+    for title, names in (("record", skipped), ("empty document", data.empty)):
         if names:
             more = f", and {len(names) - _MAX_NAMED:,} more" if len(names) > _MAX_NAMED else ""
-            lines.append(f"{len(names):,} {title}: {', '.join(names[:_MAX_NAMED])}{more}")
+            lines.append(f"{counted(len(names), title)} left out: {', '.join(names[:_MAX_NAMED])}{more}")
     lines.append(f"{counted(len(cache), 'parse')} in the cache, {cache.nbytes / 1e6:,.2f} MB")
     if remaining:
         lines.append(f"{counted(len(remaining), 'document')} left; the same command continues")
