@@ -124,15 +124,10 @@ BASELINES: dict[str, Callable[..., list[int]]] = {
 }  # fmt: skip
 
 
-def predictions(
-    documents: Iterable[Document], baseline: str | Callable[..., list[int]], **options: Any
-) -> Iterator[dict[str, Any]]:
-    """Yield records of predictions.jsonl with the summaries of a baseline, a name or function, and its `options`."""
-    if isinstance(baseline, str) and baseline not in BASELINES:
-        raise ValueError(f"unknown baseline {baseline!r}; choose one of {', '.join(BASELINES)}")
-    select = BASELINES[baseline] if isinstance(baseline, str) else baseline
+def predictions(documents: Iterable[Document], baseline: str, **options: Any) -> Iterator[dict[str, Any]]:
+    """Yield records of predictions.jsonl with the summaries of a baseline, one of `BASELINES`, and its `options`."""
     for document in documents:
-        summary = [document.sentences[index] for index in select(document, **options)]
+        summary = [document.sentences[index] for index in BASELINES[baseline](document, **options)]
         yield {"id": document.id, "summary": summary, "references": document.references}
 
 

@@ -18,7 +18,7 @@ def _load_trained(path: Path, rows: "Rows", band: int) -> "LightningModule":
     from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
     from lightning_modules.discourse_parser.parser import DiscourseParser
 
-    segmenter = path / "segmenter"
+    segmenter = (path.parent.parent if path.is_file() else path) / "segmenter"  # a file: RUN/checkpoints/NAME.ckpt
     if (path / "model.safetensors").is_file():
         parser = DiscourseParser.load(path, rows=rows, band=band)
     else:

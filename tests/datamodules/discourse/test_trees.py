@@ -75,6 +75,7 @@ def of_heads(*heads: int) -> Tree:
 @pytest.mark.parametrize("build, arguments, said", [
     (Tree.from_nested, [["NS", "x", 0, 1, 2]], "'NS', 'x' do not fit 3 children"),
     (Tree.from_nested, [["SNS", ["x", "span"], 0, 1, 2]], "has 3 children, but"),
+    (Tree.from_nested, [["SS", ["x", "y"], 0, 1]], "nuclearity 'SS'"),
     *((Tree.from_nested, [[kind, SPAN, 0, 1]], "of a single nucleus, and only of it") for kind in ("NN", "NS")),
     *((Tree.from_nested, [tree], "neither an EDU nor") for tree in (["NN", "x", 0], ["NN", "x", 0, True], "tree")),
     (Tree.from_spans, [[], 2], "no node covers EDUs 0 to 1"),

@@ -152,7 +152,7 @@ def test_a_parser_and_a_segmenter_are_trained_and_used(precis, treebank, tmp_pat
     assert f"next: precis validate --run {run}" in caplog.text, "there is no treebank for a test"
     quiet = [f"--trainer.{name}=false" for name in ("logger", "enable_checkpointing", "enable_progress_bar")]
     segmenter_study(["fit", *files, f"--out={run / 'segmenter'}", "--model.projection=8", *quiet])
-    parser = load_parser(str(run))
+    parser = load_parser(str(run / "checkpoints" / "best.ckpt"))
     assert isinstance(parser.segmenter, EduSegmenter) and not parser.is_english and not parser.segmenter.is_english
     stored = EduSegmenter.load(run / "segmenter").state_to_keep()
     assert all(torch.equal(value, stored[name]) for name, value in parser.segmenter.state_to_keep().items())
