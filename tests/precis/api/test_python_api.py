@@ -178,7 +178,7 @@ def test_the_notebook_and_the_snippets_of_the_page_run(run_folder, precis, tmp_p
     assert precis("test", "--run", run_folder).status == 0
     (tmp_path / "page" / "runs").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "page")
-    for name in ("demo", "one", "other"):
+    for name in ("first", "one", "other"):
         Path("runs", name).symlink_to(run_folder)
     snippets = re.findall(r"```python\n(.*?)```", (DOCS / "python_api.md").read_text(encoding="utf-8"), flags=re.S)
     names = {"precis": api}
