@@ -12,7 +12,8 @@ from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.utilities import rank_zero_info
 
-from lightning_modules.lightning_internals import accumulation, may_stop_early, repeat_validation, validation_follows
+from lightning_modules import lightning_internals
+from lightning_modules.lightning_internals import is_last_batch, may_stop_early, validation_follows
 
 AGREE_EVERY = 10  # optimizer steps after which ranks exchange whether one has received a signal
 OUTSTANDING = "validation_outstanding"  # key in a checkpoint: whether its validation is still to be done
@@ -35,14 +36,13 @@ def _write_line(text: str) -> None:
 
 class GracefulStop(Checkpoint):
     """Saves the last checkpoint: after each validation, every `save_every` steps, at the end, and on SIGINT, SIGTERM or
-    SIGUSR1, which end the process.
+    SIGUSR1, which end the process. After the last batch of an epoch, it saves when callbacks have ended the epoch, too.
 
     A signal takes effect at the next point from which a run resumes exactly: the end of an optimizer step (accumulated
     gradients are not part of a checkpoint) or, if a validation follows that step or is running, its end. If gradients
     are being accumulated then, the optimizer step is completed first. The handler only sets a flag; a second signal
     ends the process at once, without saving. The exit status is 128 + the number of the signal. Ranks tell each other
     of signals only every ten steps, because each exchange makes them wait, and all stop after the same step.
-
     A scheduler sends signals to each process of a job, possibly repeatedly: with `patient`, a second SIGTERM is
     ignored; a second SIGUSR1 always is.
 
@@ -83,6 +83,7 @@ class GracefulStop(Checkpoint):
         self._save_after_step = False  # set by a validation while gradients accumulate: save after that step
         self._saved_reason: str | None = None  # why training ends early, as saved in the last checkpoint
         self._save_at_validation = False  # a checkpoint is due when the validation of this step starts
+        self._save_at_epoch_end = False  # a checkpoint is due when the epoch ends
         self._outstanding = False  # whether the validation of this step is still to be done; kept in checkpoints
         self._max_steps: int | None = None  # original limit while `_raise_max_steps` raises it
         self._process = os.getpid()  # process that installed the handlers; forked workers ignore signals
@@ -117,12 +118,13 @@ class GracefulStop(Checkpoint):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Install the signal handler; in a resumed run, repeat the validation during which it was interrupted."""
         self._listen()
+        lightning_internals.begin_next_epoch(trainer)
         # Lightning sets this at the start of an epoch, which a run that is resumed within an epoch does not reach
-        trainer.accumulate_grad_batches = accumulation(trainer, trainer.current_epoch)
+        trainer.accumulate_grad_batches = lightning_internals.accumulation(trainer, trainer.current_epoch)
         if not self._outstanding:
             return
         if validation_follows(trainer):
-            repeat_validation(trainer)
+            lightning_internals.repeat_validation(trainer)
         else:  # the resumed run has no validations
             self._outstanding = False
             self._restore_max_steps(trainer)  # `_raise_max_steps` had added one step for it
@@ -171,10 +173,15 @@ class GracefulStop(Checkpoint):
             trainer.save_checkpoint(self.path, weights_only=False)
             self._saved_step = trainer.global_step
 
+    def _save_and_end(self, trainer: Trainer) -> None:
+        """Save, and end the process if a rank has received a signal."""
+        self._save(trainer)
+        if self._signal_received(trainer):
+            self._end(trainer)
+
     def _signal_received(self, trainer: Trainer) -> bool:
         """Return whether any rank has received a signal; all ranks must call this."""
-        received = self.received is not None
-        return trainer.strategy.reduce_boolean_decision(received, all=False) if trainer.world_size > 1 else received
+        return trainer.strategy.reduce_boolean_decision(self.received is not None, all=False)
 
     def _end(self, trainer: Trainer) -> None:
         """End the process, after `on_stop` if a scheduler sent the signal."""
@@ -188,15 +195,16 @@ class GracefulStop(Checkpoint):
         is_last = batch_idx + 1 == trainer.num_training_batches  # Lightning makes an optimizer step there in any case
         stepped = self._stepped = (batch_idx + 1) % trainer.accumulate_grad_batches == 0 or is_last
         if stepped and (trainer.world_size == 1 or trainer.global_step % AGREE_EVERY == 0 or is_last):
-            self.stopping = self._signal_received(trainer)  # then `on_validation_end` or `on_train_batch_start` ends it
+            self.stopping = self._signal_received(trainer)  # then a later hook ends the process
         is_multiple = self.save_every and trainer.global_step % self.save_every == 0
         is_due = stepped and (is_multiple or self._save_after_step)
-        # saved here: in `on_train_end`, Lightning counts the epoch as complete, even if training ended within it
+        # saved here: at its end, Lightning counts the epoch as complete, even if training ended within it
         stops_early = trainer.should_stop and may_stop_early(trainer)  # after `min_epochs` and `min_steps`
         if is_due or self.stopping or stops_early or trainer.global_step == trainer.max_steps:
             self._save_after_step = False
             self._save_at_validation = validation_follows(trainer)
-            if not self._save_at_validation:
+            self._save_at_epoch_end = is_last and not self._save_at_validation
+            if not (self._save_at_validation or self._save_at_epoch_end):
                 self._save(trainer)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -209,23 +217,28 @@ class GracefulStop(Checkpoint):
             self._outstanding = True  # for the checkpoint; False again below
             self._save(trainer)
         self._outstanding = False
+        self._save_at_epoch_end = is_last_batch(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.state.fn != "fit" or trainer.sanity_checking:
             return
         if not self._stepped:  # between accumulated batches, whose gradients are not part of a checkpoint
             self._save_after_step = True  # then `on_train_batch_end` saves after their optimizer step
-            return
-        self._save(trainer)
-        if self._signal_received(trainer):
-            self._end(trainer)
+        elif not self._save_at_epoch_end:
+            self._save_and_end(trainer)
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int) -> None:
         if self.stopping:  # a signal came, and no validation followed its step
             self._end(trainer)
 
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Save after other callbacks have ended the epoch, and before `WeightAveraging` replaces the weights."""
+        is_end = trainer.current_epoch + 1 == trainer.max_epochs or (trainer.should_stop and may_stop_early(trainer))
         # the checkpoint of the last step may have been saved before `EarlyStopping` set its reason to end training
-        if self._saved_step != trainer.global_step or self._saved_reason != early_stopping_reason(trainer):
-            self._save(trainer)
+        is_saved = self._saved_step == trainer.global_step and self._saved_reason == early_stopping_reason(trainer)
+        if self._save_at_epoch_end or (is_end and not is_saved):
+            self._save_at_epoch_end = False
+            self._save_and_end(trainer)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._restore_handlers()

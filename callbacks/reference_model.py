@@ -18,10 +18,7 @@ FILE = "reference.ckpt"
 
 
 def frozen_copy(module: Generative) -> Generative:
-    """Return a copy of a model in eval mode, without gradient; a `ValueError` if FSDP shards the weights.
-
-    Weights that are not trained are shared, so that the copy of a model with adapters costs no more than its adapters.
-    """
+    """Return a copy in eval mode, without gradient, that shares frozen weights; a `ValueError` if FSDP shards them."""
     if isinstance(module, FSDPModule):
         raise ValueError("SelfCritical: kl copies the model, whose weights are sharded here; use the strategy ddp")
     shared = [parameter for parameter in module.parameters() if not parameter.requires_grad]

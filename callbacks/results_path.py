@@ -4,11 +4,7 @@ from pathlib import Path
 
 
 def results_path(predictions: Path) -> Path:
-    """Return the path of the mean scores of a file of predictions.
-
-    `results.json` for `predictions.jsonl`, `results.val.json` for `predictions.val.jsonl`, and `NAME.results.json` for
-    any other `NAME.jsonl`.
-    """
+    """Return results.json for predictions.jsonl, results.X.json for predictions.X.jsonl, else NAME.results.json."""
     stem = predictions.name.removesuffix(".jsonl")
     prefix, _, split = stem.partition(".")  # `predictions.val` has `val`, `predictions` has ""
     name = ".".join(filter(None, ["results", split])) if prefix == "predictions" else f"{stem}.results"

@@ -23,10 +23,7 @@ class SampleRewards(NamedTuple):
 
 
 def score_samples(reward: Reward, module: Generative, batch: Batch, tokens: Tensor, ends: Tensor) -> SampleRewards:
-    """Return the rewards, on the CPU, of Q prefixes of each sample; `ends` are their lengths, [B, K, Q].
-
-    `tokens` are K samples for each of B documents, [B, K, T]. Raises a `ValueError` if a reward is not finite.
-    """
+    """Return rewards, on the CPU, of Q prefixes of each sample [B, K, T]; `ends` are their lengths, [B, K, Q]."""
     B, K, Q = ends.shape
     repeated = tokens.unsqueeze(2).expand(-1, -1, Q, -1).flatten(1, 2)               # [B, K Q, T]
     texts = module.texts(batch, Samples(repeated, ends.flatten(1, 2)))  # K Q texts for each of B documents

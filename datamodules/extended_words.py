@@ -86,10 +86,7 @@ class WordsData(SummarizationData):
         return text_limits(self.max_source, self.max_target)
 
     def encode(self, document: Document) -> dict[str, Any]:
-        """Return features with `source` and `target` as ids; id V + k is `oov_words[k]`, a word outside the vocabulary.
-
-        A document without words becomes one unknown word, so that attention has a position to attend to.
-        """
+        """Return features with ids, V + k for `oov_words[k]`; a document without words becomes one unknown word."""
         vocabulary = self.tokenizer
         parts = [[vocabulary.tokenize(sentence) for sentence in part] for part in document.parts]
         sentences = [words for part in parts for words in part]

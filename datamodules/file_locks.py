@@ -68,10 +68,7 @@ def open_lock(path: Path) -> int:
 
 
 def take_lock(path: Path, wait: float = 0.0) -> int | None:
-    """Open or create a lock file, lock it if its file system has locks, and return its descriptor, for `release_lock`.
-
-    Return None if another process still holds the lock after `wait` seconds.
-    """
+    """Lock a file, if its file system can, and return its descriptor; None if it is still held after `wait` seconds."""
     descriptor = open_lock(path)
     if lock_file(descriptor, path, wait=wait) is False:  # None, for a file system without locks, counts as locked
         release_lock(descriptor)

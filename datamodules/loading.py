@@ -124,10 +124,7 @@ class BatchSampler(Sampler[list[int]]):
         return [share * self.num_replicas / len(batch) for share, batch in zip(shares, batches)]  # mean over ranks: 1
 
     def accumulation_weights(self, batches: int) -> list[float]:
-        """Return the weight of each batch of this epoch, so that all documents of an optimizer step have equal weight.
-
-        `batches` is the number of batches that the trainer runs per epoch.
-        """
+        """Return the weight of each batch, of `batches` per epoch, by which all documents of a step count equally."""
         sizes = [len(batch) for batch in self._global_batches()]  # number of documents of each
         weights: list[float] = []
         for step in pools(sizes[:batches], self.accumulated):
@@ -263,10 +260,7 @@ class ResumableLoader:
         return position["batches"]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position in training: epoch, delivered batches, documents of a global batch, digest of the order.
-
-        Until a resumed epoch begins, this is the loaded position, since nothing is delivered yet.
-        """
+        """Return epoch, delivered batches, size and order of global batches; until an epoch begins, as loaded."""
         if self._position is not None:
             return dict(self._position)
         return {
@@ -277,8 +271,5 @@ class ResumableLoader:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume after the processed batches of the epoch in `state`.
-
-        In another epoch, no batch is skipped, since `limit_train_batches` may have ended the epoch in `state` early.
-        """
+        """Resume after the processed batches of the epoch in `state`; in another epoch, no batch is skipped."""
         self._position = dict(state)

@@ -132,11 +132,7 @@ class CopyingSummarizer(Summarizer):
     def _step(
         self, layer: DecodingLayer, tokens: Tensor, state: State, memory: State, count: int | None
     ) -> tuple[Tensor | None, Tensor, State]:
-        """Score continuations; the function `step` of `beam_search` and `sample` once `layer` is bound.
-
-        Beam search passes `count` and gets fewer candidates, which include the `count` most probable tokens; sampling
-        passes None and gets all words. Arguments and results as in `decoding.beam_search.Step`.
-        """
+        """Score continuations, see `decoding.beam_search.Step`: of all words, or of a few with the `count` best."""
         outputs, next_state = self._outputs(tokens, state, memory)
         source = memory["source"]
         if count is None:

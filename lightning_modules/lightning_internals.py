@@ -65,6 +65,16 @@ def repeat_validation(trainer: Trainer) -> None:
     trainer.fit_loop.epoch_loop.val_loop._restart_stage = RestartStage.RESTARTED_MID_EVALUATION
 
 
+def begin_next_epoch(trainer: Trainer) -> None:
+    """Let a run resumed from the end of an epoch begin the next; with `max_steps`, Lightning would add a batch."""
+    loop = trainer.fit_loop
+    if loop.restarted_on_epoch_end:
+        loop.epoch_progress.increment_completed()
+        loop._restarting = loop.epoch_loop.restarting = False  # the property of `loop` stays True with `max_steps`
+        loop.reset_restart_stage()
+        loop.epoch_loop.reset_restart_stage()
+
+
 def may_stop_early(trainer: Trainer) -> bool:
     """Return whether `min_epochs` and `min_steps` are done; before, no callback can end training."""
     return trainer.fit_loop._can_stop_early

@@ -22,10 +22,7 @@ STEPS = ("training_step", "validation_step", "test_step", "predict_step")
 
 
 def shard(module: nn.Module, layers: Iterable[nn.Module], mesh: DeviceMesh) -> None:
-    """Distribute the weights of a LightningModule over the processes of a mesh, in place.
-
-    The weights of each of `layers` are gathered only while it runs; all others, until the backward pass ends.
-    """
+    """Distribute weights over the processes of a mesh, in place; those of `layers` are gathered only while they run."""
     for name, parameter in module.named_parameters():
         if parameter.dim() == 0:
             raise UserError(f"--trainer.strategy fsdp2: the scalar {name} cannot be sharded; {REMEDY}")

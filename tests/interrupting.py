@@ -25,8 +25,7 @@ def run_command(arguments: list[str], out: Path, **environment: str) -> None:
 
 
 class Interrupt(Callback):
-    """Send a signal to this process, at the start of a training batch, counted over all epochs, of a batch of the first
-    validation, or of the sanity check; for a training batch to the process of a rank."""
+    """Send a signal at a training batch (counted over epochs), a batch of a validation, or the sanity check."""
 
     def __init__(
         self, number: int, batch: int = -1, validation: int = -1, sanity: bool = False, times: int = 1, rank: int = 0

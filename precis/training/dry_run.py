@@ -22,10 +22,7 @@ STEPS = 4  # batches of training and of validation, the first of which is not ti
 
 
 class DryRunReport(Callback):
-    """Measure the batches of a `fast_dev_run`, and print an estimate of memory and time of the whole training.
-
-    The estimate assumes that the other batches are as large as the measured ones.
-    """
+    """Measure the batches of a `fast_dev_run`, and estimate memory and time of training if all are as large."""
 
     def __init__(self, planned: Namespace) -> None:
         self.planned = planned  # options of the trainer for the whole training

@@ -33,11 +33,7 @@ _EVENTS = {"open", "os.rename", "os.link", "os.symlink", "os.truncate", "os.chmo
 
 
 class FileOperations:
-    """Counts what this process changes in a folder, and kills it at the operation `kill_at`, counted from 1.
-
-    Operations are those that Python audits (a file is opened for writing, renamed, linked, removed, a folder made or
-    removed), each before it happens, and every single `write(2)` of a Python file, after the first half of its bytes.
-    """
+    """Counts the changes and (half) writes of this process in a folder, and kills it at the one numbered `kill_at`."""
 
     def __init__(self, folder: Path, kill_at: int = 0) -> None:
         self.folder, self.kill_at = os.path.realpath(folder), kill_at
@@ -97,10 +93,7 @@ class _KillingFile(io.FileIO):
 
 
 class Crashes:
-    """Work that is killed at its file operations in a folder that is watched.
-
-    `start` does the work, in a forked process; `finish` continues it, and returns what is wrong then, or nothing.
-    """
+    """Work, by `start`, killed at its file operations in a folder; `finish` continues it, and returns what is wrong."""
 
     name: str
 

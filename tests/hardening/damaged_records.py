@@ -160,10 +160,7 @@ ODD_COLUMNS = [pa.null(), pa.int64(), pa.float64(), pa.bool_(), pa.list_(pa.int6
 
 
 def write_parquet(number: int, rng: random.Random, folder: Path) -> DamagedFile:
-    """Write text that is not UTF-8, or a column of an odd type, or damaged bytes.
-
-    Parquet has no lines: damaged bytes may cost the file, with a message, but no row of a file that can be read.
-    """
+    """Write text that is not UTF-8, a column of an odd type, or damaged bytes, which may cost the whole file."""
     records = [good_record(index, rng) for index in range(number)]
     texts = [record["document"].encode() for record in records]
     bad = {index for index in range(number) if rng.random() < 0.2}

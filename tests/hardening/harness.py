@@ -69,10 +69,7 @@ def report(name: str, problems: Iterable[str]) -> int:
 
 
 def in_a_child(work: Callable[[], None], output: Path, signals: Sequence[int] = (), after: float = 0.0) -> int:
-    """Run a function in a forked process, and return its exit status, or minus the number of the signal that killed it.
-
-    While it runs, it gets the signals, the first after some seconds, the others with pauses between them.
-    """
+    """Run a function in a forked process that gets signals, one after another; return its exit status, or -signal."""
     output.write_bytes(b"")  # a process can be killed before it opens the file
     process = os.fork()
     if process == 0:

@@ -99,10 +99,7 @@ def try_command(arguments: list[str], trap: Path, counts: Counter, content: byte
 
 
 def count_configs(base: dict[str, Any], run: Path, number: int, seed: int, folder: Path) -> tuple[Counter, list[str]]:
-    """Return counts over hostile variants of a config that works, and descriptions of what went wrong.
-
-    A third of them are the config.yaml of the run folder, another third are sweeps.
-    """
+    """Return counts over hostile variants of a config, a run's config.yaml and a sweep, and what went wrong."""
     counts, wrong = Counter(), []
     trap, whole = folder / "ran", yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
     text, axes = write(folder / "text.txt", TEXT), {"model.hidden_size": [8, 12], "optimizer.lr": [0.01, 0.1]}

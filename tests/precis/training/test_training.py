@@ -24,6 +24,8 @@ pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[3]
 EARLY = ["--trainer.callbacks+=EarlyStopping", "--trainer.callbacks.mode=min"]
+NO_VALIDATION = "--trainer.limit_val_batches=0"
+STOPPING = "--trainer.callbacks+=EarlyStopping --trainer.callbacks.monitor=train/loss"
 VALIDATION = "it logs val/coverage, val/length, val/loss, val/nll"
 
 
@@ -77,6 +79,24 @@ def test_a_run_that_ended_early_is_trained_on_only_if_that_is_asked_for(tiny_con
     precis("fit", "--config", tiny_config, "--run_dir", waits, *flags).succeeded()
     precis("fit", "--run", waits, "--trainer.max_steps=-1").succeeded()
     assert read_metrics(waits) == read_metrics(trained)
+
+
+@pytest.mark.parametrize("limit, options", [
+    ("max_steps", NO_VALIDATION),
+    ("max_epochs", f"{NO_VALIDATION} --save_every=2 --trainer.accumulate_grad_batches=2"),
+    ("max_epochs", f"{NO_VALIDATION} --trainer.callbacks+=EMAWeightAveraging --trainer.callbacks.decay=0.5"),
+    ("max_epochs", STOPPING),
+])  # fmt: skip
+def test_a_run_that_goes_on_after_each_epoch_is_one_that_did_not_end(limit, options, tiny_config, tmp_path, precis):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    start = ["fit", f"--config={tiny_config}", "--trainer.max_epochs=-1", "--trainer.limit_train_batches=3"]
+    ends = [f"--trainer.{limit}={number * (3 if limit == 'max_steps' else 1)}" for number in (1, 2, 3)]
+    precis(*start, *options.split(), ends[-1], f"--run_dir={whole}").succeeded()
+    precis(*start, *options.split(), ends[0], f"--run_dir={parts}").succeeded()
+    for end in ends[1:]:
+        precis("fit", "--run", parts, end).succeeded()
+    assert read_metrics(parts) == read_metrics(whole)
+    assert_same_checkpoints(parts, whole)
 
 
 def test_classes_in_the_working_folder_are_found(tiny_config, tmp_path):
