@@ -5,6 +5,7 @@ from difflib import get_close_matches
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.cli import ReduceLROnPlateau
 from pytorch_lightning.utilities import rank_zero_warn
 
 from datamodules.documents import UserError
@@ -72,6 +73,29 @@ class MonitorCheck(Callback):
                 self._checked.add(name)
 
 
+class PlateauSchedule(Callback):
+    """Lets a config's `ReduceLROnPlateau` advance after each validation, or epoch if it monitors a value of training.
+
+    Lightning lets it advance after the checkpoints of an epoch, and not at all in the epoch in which a run is resumed.
+    """
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.state.fn == "fit" and not trainer.sanity_checking:
+            self._advance(trainer, of_training=False)
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._advance(trainer, of_training=True)
+
+    def _advance(self, trainer: Trainer, of_training: bool) -> None:
+        for each in trainer.lr_scheduler_configs:
+            if not isinstance(each.scheduler, ReduceLROnPlateau):
+                continue
+            monitor = each.scheduler.monitor
+            if of_training == (monitor.startswith(LATER) or not any(trainer.num_val_batches)):
+                check_monitor("lr_scheduler.monitor", monitor, sorted(trainer.callback_metrics))
+                each.scheduler.step(trainer.callback_metrics[monitor])
+
+
 def check_monitor(argument: str, name: str, logged: Sequence[str]) -> None:
     """Raise a `UserError` if the value `name`, which an `argument` of the run monitors, is not among logged values."""
     if name not in logged:
@@ -82,11 +106,7 @@ def check_monitor(argument: str, name: str, logged: Sequence[str]) -> None:
 
 
 def check_at_validations(trainer: Trainer) -> None:
-    """Before training, let `EarlyStopping` check after each validation, unless `check_on_train_epoch_end` is set.
-
-    By default, Lightning may check at the end of an epoch. No new validation precedes that check if `max_steps` ended
-    the epoch, or a resumed run only completed it.
-    """
+    """Let `EarlyStopping` check after each validation unless configured: an epoch may end without a new one."""
     for callback in trainer.early_stopping_callbacks:
         if not callback.monitor.startswith(LATER):  # a value of the validation, not of training (`train/`, `lr-`)
             lightning_internals.check_at_validations(callback)

@@ -21,7 +21,7 @@ from pytorch_lightning.utilities import rank_zero_info
 from callbacks import GracefulStop, MonitorCheck
 from callbacks.divergence import Diverged
 from callbacks.graceful_stop import early_stopping_reason
-from callbacks.monitor_check import check_at_validations
+from callbacks.monitor_check import PlateauSchedule, check_at_validations
 from datamodules.documents import UserError
 from lightning_modules.checkpoints import read_checkpoint
 from lightning_modules.summarizer import Summarizer
@@ -64,9 +64,12 @@ class PrecisCLI(LightningCLI):
     @staticmethod
     def configure_optimizers(lightning_module: Any, optimizer: Any, lr_scheduler: Any = None) -> Any:
         """Return optimizer and schedule, which advances each step, not each epoch as in Lightning by default."""
-        if lr_scheduler is None or isinstance(lr_scheduler, ReduceLROnPlateau):  # which advances after an epoch
-            return LightningCLI.configure_optimizers(lightning_module, optimizer, lr_scheduler)
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": lr_scheduler, "interval": "step"}}
+        if lr_scheduler is None:
+            return optimizer
+        options = {"scheduler": lr_scheduler, "interval": "step"}
+        if isinstance(lr_scheduler, ReduceLROnPlateau):  # `PlateauSchedule` lets it advance, Lightning never does
+            options |= {"monitor": lr_scheduler.monitor, "frequency": sys.maxsize}
+        return {"optimizer": optimizer, "lr_scheduler": options}
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         """Parse the arguments, and check values and the checkpoint before LightningCLI uses them."""
@@ -124,7 +127,7 @@ class PrecisCLI(LightningCLI):
         except value_checks.REFUSALS as error:
             raise UserError(value_checks.explain_trainer_refusal(error, self.start.config.trainer)) from error
         if self.start.fitting:
-            trainer.callbacks.insert(0, MonitorCheck())  # before the callbacks of the config, which it checks
+            trainer.callbacks[:0] = [MonitorCheck(), PlateauSchedule()]  # before the config's, which the first checks
         check_at_validations(trainer)  # lets `EarlyStopping` check after each validation, not at the end of an epoch
         return trainer
 
@@ -182,14 +185,12 @@ class PrecisCLI(LightningCLI):
         if self.trainer.global_step and not self.trainer.fast_dev_run:
             conclude_training(self.trainer, start)
 
-    def after_validate(self) -> None:
-        """Print ROUGE-1 beside that of lead-1, the first sentence of each document."""
-        conclude_scoring(self.trainer, self.start)
-
     def after_test(self) -> None:
-        """Print ROUGE-1 beside that of lead-1, and finish the W&B run that the scores were logged to."""
+        """Print ROUGE-1 beside that of lead-1, and finish the W&B run that the scores of a test were logged to."""
         conclude_scoring(self.trainer, self.start)
         wandb.finish()
+
+    after_validate = after_test
 
 
 class _Parsers(PrecisCLI):

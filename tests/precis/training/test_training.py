@@ -26,6 +26,8 @@ ROOT = Path(__file__).parents[3]
 EARLY = ["--trainer.callbacks+=EarlyStopping", "--trainer.callbacks.mode=min"]
 NO_VALIDATION = "--trainer.limit_val_batches=0"
 STOPPING = "--trainer.callbacks+=EarlyStopping --trainer.callbacks.monitor=train/loss"
+PLATEAU = "--optimizer=SGD --optimizer.lr=0.1 --lr_scheduler=ReduceLROnPlateau --lr_scheduler.patience=0"
+PLATEAU += " --lr_scheduler.threshold=0.9 --lr_scheduler.monitor="
 VALIDATION = "it logs val/coverage, val/length, val/loss, val/nll"
 
 
@@ -86,6 +88,8 @@ def test_a_run_that_ended_early_is_trained_on_only_if_that_is_asked_for(tiny_con
     ("max_epochs", f"{NO_VALIDATION} --save_every=2 --trainer.accumulate_grad_batches=2"),
     ("max_epochs", f"{NO_VALIDATION} --trainer.callbacks+=EMAWeightAveraging --trainer.callbacks.decay=0.5"),
     ("max_epochs", STOPPING),
+    ("max_epochs", f"{PLATEAU}val/loss"),
+    ("max_steps", f"{PLATEAU}train/loss {NO_VALIDATION}"),
 ])  # fmt: skip
 def test_a_run_that_goes_on_after_each_epoch_is_one_that_did_not_end(limit, options, tiny_config, tmp_path, precis):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
