@@ -20,7 +20,7 @@ def sentence_numbers(tokens: Tensor, ends: Tensor) -> Tensor:
 
 
 def prefix_lengths(numbers: Tensor, lengths: Tensor) -> Tensor:
-    """Return the tokens up to the end of each sentence, [..., Q], by sentence `numbers` [..., T] and text `lengths`."""
+    """Return numbers of tokens up to each sentence's end, [..., Q], by sentence `numbers` [..., T] and `lengths`."""
     in_text = torch.arange(numbers.shape[-1], device=numbers.device) < lengths.unsqueeze(-1)  # [..., T]
     num_sentences = int(numbers.masked_fill(~in_text, 0).max()) + 1  # Q, the most in any text
     sentences = torch.arange(num_sentences, device=numbers.device).unsqueeze(1)      # [Q, 1]

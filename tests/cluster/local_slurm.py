@@ -124,7 +124,7 @@ class LocalSlurm:
             time.sleep(0.3)
 
     def hurry(self) -> None:
-        """Let requeued jobs start in three seconds , not two minutes; slurmd refuses it at once."""
+        """Let requeued jobs start in three seconds, not two minutes; slurmd refuses them at once."""
         for line in self.ask("squeue", "--noheader", "--array", "--states=PENDING", "--format=%i %S %r").splitlines():
             job, start, reason = line.split(" ", 2)
             if reason != "BeginTime" or start == "N/A":  # N/A: not known yet
