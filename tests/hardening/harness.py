@@ -178,7 +178,7 @@ def parses_in(folder: Path) -> dict[str, Any]:
     cache = ParseCache(folder)
     keys = list(cache)
     cache.missing(keys)  # verifies every document
-    return {"keys": keys, "broken": cache.broken, "leftovers": [path.name for path in folder.glob(".*ing-*")]}
+    return {"keys": keys, "broken": list(cache._broken), "leftovers": [path.name for path in folder.glob(".*ing-*")]}
 
 
 def changed_names(content: dict[str, Any], whole: dict[str, Any]) -> str:
