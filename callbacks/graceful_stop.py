@@ -36,13 +36,14 @@ def _write_line(text: str) -> None:
 
 class GracefulStop(Checkpoint):
     """Saves the last checkpoint: after each validation, every `save_every` steps, at the end, and on SIGINT, SIGTERM or
-    SIGUSR1, which end the process. After the last batch of an epoch, it saves when callbacks have ended the epoch, too.
+    SIGUSR1, which end the process; after the last batch of an epoch, once the other callbacks have ended the epoch.
 
     A signal takes effect at the next point from which a run resumes exactly: the end of an optimizer step (accumulated
-    gradients are not part of a checkpoint) or, if a validation follows that step or is running, its end. If gradients
+    gradients are not part of a checkpoint) or, if a validation or the end of the epoch follows, its end. If gradients
     are being accumulated then, the optimizer step is completed first. The handler only sets a flag; a second signal
     ends the process at once, without saving. The exit status is 128 + the number of the signal. Ranks tell each other
     of signals only every ten steps, because each exchange makes them wait, and all stop after the same step.
+
     A scheduler sends signals to each process of a job, possibly repeatedly: with `patient`, a second SIGTERM is
     ignored; a second SIGUSR1 always is.
 
@@ -198,7 +199,7 @@ class GracefulStop(Checkpoint):
             self.stopping = self._signal_received(trainer)  # then a later hook ends the process
         is_multiple = self.save_every and trainer.global_step % self.save_every == 0
         is_due = stepped and (is_multiple or self._save_after_step)
-        # saved here: at its end, Lightning counts the epoch as complete, even if training ended within it
+        # not in `on_train_epoch_end`, where Lightning counts the epoch as complete, even if training ended within it
         stops_early = trainer.should_stop and may_stop_early(trainer)  # after `min_epochs` and `min_steps`
         if is_due or self.stopping or stops_early or trainer.global_step == trainer.max_steps:
             self._save_after_step = False

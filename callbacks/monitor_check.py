@@ -74,9 +74,11 @@ class MonitorCheck(Callback):
 
 
 class PlateauSchedule(Callback):
-    """Lets a config's `ReduceLROnPlateau` advance after each validation, or epoch if it monitors a value of training.
+    """Advances a config's `ReduceLROnPlateau` after each validation, or after each epoch if it monitors a value of
+    training or there are no validations.
 
     Lightning lets it advance after the checkpoints of an epoch, and not at all in the epoch in which a run is resumed.
+    A run that is killed between the last batch of an epoch and its end loses one advance on a value of training.
     """
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -91,6 +93,8 @@ class PlateauSchedule(Callback):
             if not isinstance(each.scheduler, ReduceLROnPlateau):
                 continue
             monitor = each.scheduler.monitor
+            if of_training and trainer.fit_loop.restarting and monitor not in trainer.callback_metrics:
+                continue  # resumed after the last batch of the epoch, whose values are lost
             if of_training == (monitor.startswith(LATER) or not any(trainer.num_val_batches)):
                 check_monitor("lr_scheduler.monitor", monitor, sorted(trainer.callback_metrics))
                 each.scheduler.step(trainer.callback_metrics[monitor])
@@ -106,7 +110,7 @@ def check_monitor(argument: str, name: str, logged: Sequence[str]) -> None:
 
 
 def check_at_validations(trainer: Trainer) -> None:
-    """Let `EarlyStopping` check after each validation unless configured: an epoch may end without a new one."""
+    """Let `EarlyStopping` check after validations, since an epoch cut by `max_steps` or resumed may have no new one."""
     for callback in trainer.early_stopping_callbacks:
         if not callback.monitor.startswith(LATER):  # a value of the validation, not of training (`train/`, `lr-`)
             lightning_internals.check_at_validations(callback)

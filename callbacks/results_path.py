@@ -4,7 +4,7 @@ from pathlib import Path
 
 
 def results_path(predictions: Path) -> Path:
-    """Return results.json for predictions.jsonl, results.X.json for predictions.X.jsonl, else NAME.results.json."""
+    """Return results.json for predictions.jsonl, results.val.json for predictions.val.jsonl, else NAME.results.json."""
     stem = predictions.name.removesuffix(".jsonl")
     prefix, _, split = stem.partition(".")  # `predictions.val` has `val`, `predictions` has ""
     name = ".".join(filter(None, ["results", split])) if prefix == "predictions" else f"{stem}.results"

@@ -68,7 +68,7 @@ def open_lock(path: Path) -> int:
 
 
 def take_lock(path: Path, wait: float = 0.0) -> int | None:
-    """Lock a file, if its file system can, and return its descriptor; None if it is still held after `wait` seconds."""
+    """Open and lock a lock file; return its descriptor, for `release_lock`, or None if held for `wait` seconds."""
     descriptor = open_lock(path)
     if lock_file(descriptor, path, wait=wait) is False:  # None, for a file system without locks, counts as locked
         release_lock(descriptor)

@@ -124,7 +124,7 @@ class BatchSampler(Sampler[list[int]]):
         return [share * self.num_replicas / len(batch) for share, batch in zip(shares, batches)]  # mean over ranks: 1
 
     def accumulation_weights(self, batches: int) -> list[float]:
-        """Return the weight of each batch, of `batches` per epoch, by which all documents of a step count equally."""
+        """Return the weight of each batch, so that all documents of a step count equally; an epoch has `batches`."""
         sizes = [len(batch) for batch in self._global_batches()]  # number of documents of each
         weights: list[float] = []
         for step in pools(sizes[:batches], self.accumulated):
@@ -260,7 +260,7 @@ class ResumableLoader:
         return position["batches"]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return epoch, delivered batches, size and order of global batches; until an epoch begins, as loaded."""
+        """Return epoch, delivered batches, global batch size and order; as loaded until a resumed epoch begins."""
         if self._position is not None:
             return dict(self._position)
         return {
@@ -271,5 +271,5 @@ class ResumableLoader:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume after the processed batches of the epoch in `state`; in another epoch, no batch is skipped."""
+        """Skip processed batches of the epoch in `state`, none of another, which `limit_train_batches` may cut."""
         self._position = dict(state)

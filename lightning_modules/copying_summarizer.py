@@ -132,7 +132,7 @@ class CopyingSummarizer(Summarizer):
     def _step(
         self, layer: DecodingLayer, tokens: Tensor, state: State, memory: State, count: int | None
     ) -> tuple[Tensor | None, Tensor, State]:
-        """Score continuations, see `decoding.beam_search.Step`: of all words, or of a few with the `count` best."""
+        """Score all words (`count` None, for sampling), or candidates with the `count` best; a `beam_search.Step`."""
         outputs, next_state = self._outputs(tokens, state, memory)
         source = memory["source"]
         if count is None:

@@ -70,7 +70,7 @@ def begin_next_epoch(trainer: Trainer) -> None:
     loop = trainer.fit_loop
     if loop.restarted_on_epoch_end:
         loop.epoch_progress.increment_completed()
-        loop._restarting = loop.epoch_loop.restarting = False  # the property of `loop` stays True with `max_steps`
+        loop._restarting = loop.epoch_loop.restarting = False  # the setter of `loop` would keep True
         loop.reset_restart_stage()
         loop.epoch_loop.reset_restart_stage()
 

@@ -22,7 +22,7 @@ STEPS = ("training_step", "validation_step", "test_step", "predict_step")
 
 
 def shard(module: nn.Module, layers: Iterable[nn.Module], mesh: DeviceMesh) -> None:
-    """Distribute weights over the processes of a mesh, in place; those of `layers` are gathered only while they run."""
+    """Distribute weights over a mesh, in place: `layers` are gathered while they run, the rest until backward ends."""
     for name, parameter in module.named_parameters():
         if parameter.dim() == 0:
             raise UserError(f"--trainer.strategy fsdp2: the scalar {name} cannot be sharded; {REMEDY}")

@@ -74,7 +74,7 @@ class Files(Corpus):
                 if split_of_record == split:
                     yield record
         if sizes and not sizes[split]:
-            problem = f"corpus.split {self.val_share} leaves no record of {sizes.total():,} for it"
+            problem = f"corpus.split {self.val_share} leaves none of the {sizes.total():,} records for it"
             raise UserError(f"{self.title(split)}: {problem}; change it, or name a file for `val`")
 
     def _shares_file(self, split: str) -> bool:

@@ -155,5 +155,5 @@ class EduSegmenter(EncoderModule):
 
 
 def load_default(encoder: str | None = None) -> EduSegmenter:
-    """Load the shipped segmenter over a parser's encoder, MPNet or `small`; for others `minilm`, if installed."""
+    """Load the shipped segmenter over a parser's MPNet or `small`; for others `minilm` if installed, else `small`."""
     return EduSegmenter.load({MPNET: "mpnet", SMALL: SMALL}.get(encoder) or shipped_name())

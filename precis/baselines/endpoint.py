@@ -212,7 +212,7 @@ class Endpoint:
 
 
 def _read_reply(text: str, attempts: int) -> Reply:
-    """Parse the body of a response that took `attempts` requests; `BadReply` if it is not a chat completion."""
+    """Parse the body of a response that came after `attempts` requests; `BadReply` if it is not a chat completion."""
     try:
         body = load_json(text)
         choice = body["choices"][0]

@@ -63,7 +63,7 @@ def guess_fields(row: Mapping[str, Any], where: str) -> FieldMap:
 
 
 def guess_file(path: Path) -> tuple[FieldMap, int]:
-    """Return the fields of a file by its first record, and its size; the id is the first field with unique values."""
+    """Return the fields of a file by its first record, the id one of unique values, and its number of records."""
     record = first_row(path)
     by_lower_case = {name.lower(): name for name in record}  # name as in the file
     candidates = [by_lower_case[name] for name in ID_NAMES if name in by_lower_case]

@@ -22,7 +22,7 @@ STYLES = {"complete": "green", "pruned": "cyan", "interrupted": "yellow", "faile
 
 def trial_rows(search: Search) -> list[dict[str, Any]]:
     """Return a dict for each trial that was started: number, state, score, searched values, and so on, for JSON."""
-    workers = states(search.out, worker_jobs(search.out, 1))  # 1: at least one
+    workers = states(search.out, worker_jobs(search.out, 1))  # 1: at least worker 1
     active = {worker.job.folder.name for worker in workers if worker.state == "running"}
     described = []
     for trial in search.trials:

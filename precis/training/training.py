@@ -67,7 +67,7 @@ class PrecisCLI(LightningCLI):
         if lr_scheduler is None:
             return optimizer
         options = {"scheduler": lr_scheduler, "interval": "step"}
-        if isinstance(lr_scheduler, ReduceLROnPlateau):  # `PlateauSchedule` lets it advance, Lightning never does
+        if isinstance(lr_scheduler, ReduceLROnPlateau):  # `PlateauSchedule` advances it: never due in Lightning
             options |= {"monitor": lr_scheduler.monitor, "frequency": sys.maxsize}
         return {"optimizer": optimizer, "lr_scheduler": options}
 
