@@ -57,7 +57,10 @@ def pagerank(weights: NDArray, damping: float, tolerance: float = 1e-10) -> NDAr
     """Return the stationary distribution of a random walk over L nodes, [L], from weights of links i -> j, [L, L].
 
     The walk follows a link with probability `damping`; otherwise, or from a node without links, it jumps uniformly.
+    A `ValueError` if `damping` is negative or not below 1.
     """
+    if not 0 <= damping < 1:  # with 1 a walk may alternate for ever
+        raise ValueError(f"damping is at least 0 and below 1; got {damping}")
     size = max(len(weights), 1)  # 1 for an empty graph, to divide by it
     totals = weights.sum(1, keepdims=True)  # [L, 1]
     transitions = np.divide(weights, totals, out=np.full_like(weights, 1 / size), where=totals > 0)  # [L, L]

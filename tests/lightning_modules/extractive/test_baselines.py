@@ -63,6 +63,8 @@ def test_textrank_by_hand():
     order = np.argsort(-stationary(weights, 0.85)).tolist()
     for k in (1, 2, 3):
         assert textrank(Document("d", [sentences]), k) == sorted(order[:k])
+    with pytest.raises(ValueError, match="damping"):
+        textrank(Document("star", [sentences]), damping=1.0)
 
 
 @pytest.mark.parametrize("threshold", [0.1, None])
