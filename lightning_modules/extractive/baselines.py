@@ -74,19 +74,7 @@ def mmr(document: Document, k: int = 3, trade_off: float = 0.7, language: str = 
     Each step selects the sentence s with the highest λ cos(s, D) - (1 - λ) max_t cos(s, t), for the document D and
     selected sentences t. The `trade_off` λ is in [0, 1]; 1 for relevance only.
     """
-    vectors = tf_idf(stem_counts(document.sentences, language))
-    size = min(_at_least_one(k), len(vectors))
-    with_document = np.vstack([vectors, vectors.sum(0, keepdims=True)])  # the vector of the document is the last row
-    relevance = cosines(with_document)[-1, :-1] if size else np.zeros(0)             # [L]
-    similarity = cosines(vectors)                                                    # [L, L]
-    chosen: list[int] = []
-    redundancy = np.zeros(len(vectors))  # highest cosine with a chosen sentence, [L]
-    for _ in range(size):
-        gain = np.round(trade_off * relevance - (1 - trade_off) * redundancy, 12)  # rounding makes ties: the first wins
-        gain[chosen] = -np.inf
-        chosen.append(int(gain.argmax()))
-        redundancy = np.maximum(redundancy, similarity[chosen[-1]])
-    return sorted(chosen)
+    return zero_shot(document, k, selector="mmr", trade_off=trade_off, language=language)
 
 
 def zero_shot(

@@ -100,8 +100,7 @@ class ZeroShot:
         for group, vectors, document_vectors, mask in self._vectors(documents):
             to_document = document_cosine(vectors, document_vectors)
             scores = to_document if self.scoring == "document_cosine" else centrality(vectors, mask)
-            # rounded to 20 of float32's 24 bits, so that equal sentences have equal scores in any order of summation
-            yield group, (scores * 2**20).round() / 2**20, mask, (cosines(vectors, vectors), to_document)
+            yield group, _rounded(scores), mask, (_rounded(cosines(vectors, vectors)), _rounded(to_document))
 
     def _vectors(self, documents: list[Document]) -> Iterator[tuple[list[int], Tensor, Tensor, Tensor]]:
         """Yield batches: indices of documents, vectors of sentences [B, L, H] and documents [B, H], mask [B, L]."""
@@ -125,3 +124,8 @@ class ZeroShot:
             inputs = (tokens.to(device), lengths, owner.to(device), heads.to(device))
             scored = self.network(*inputs, [pieces.starts for pieces in batch], mask.to(device), with_document=True)
             yield group, scored.vectors.cpu(), scored.document.cpu(), mask
+
+
+def _rounded(values: Tensor) -> Tensor:
+    """Round to 20 of float32's 24 bits, so that equal sentences have equal values in any order of summation."""
+    return (values * 2**20).round() / 2**20

@@ -11,6 +11,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from datamodules.documents import Document
 from datamodules.text.subwords import encoder_path
+from datamodules.text.term_vectors import cosines, stem_counts, tf_idf
 from lightning_modules.extractive import baselines
 from lightning_modules.extractive.baselines import BASELINES, lexrank, mmr, oracle, predictions, textrank
 from lightning_modules.extractive.names import SELECTORS
@@ -115,12 +116,21 @@ def test_every_combination_selects_in_batches_as_alone(encoder, scoring, tmp_pat
         assert [len(row) for row in scorer.sentence_scores(DOCUMENTS)] == [0, 1, 4, 4, 12]
 
 
-def test_tf_idf_mmr_is_the_baselines():
-    made = ZeroShot("tfidf")
-    options = SelectionOptions("mmr", 2, trade_off=0.6)
-    for document in DOCUMENTS:
-        assert made.extract([document], options)[0] == mmr(document, 2, 0.6)
-        assert baselines.zero_shot(document, 2, selector="mmr", trade_off=0.6) == mmr(document, 2, 0.6)
+@pytest.mark.parametrize("trade_off", [0.0, 0.6])
+def test_mmr_equals_a_loop_in_which_the_first_of_equal_sentences_wins(trade_off):
+    words = ["red", "cloud stone sky apple", "apple river river grass", "stone red", "grass red green"]
+    for document in [*DOCUMENTS, Document("repeated", [[*words, "red", "stone red", *words[2::-2], *words[:2]]])]:
+        vectors = tf_idf(stem_counts(document.sentences))
+        similarity = cosines(np.vstack([vectors, vectors.sum(0, keepdims=True)])).round(9)  # the document is last
+        chosen = []
+        for _ in vectors[:6]:
+            others = [index for index in range(len(vectors)) if index not in chosen]
+            relevance = {i: trade_off * similarity[i, -1] for i in others}
+            gain = {i: relevance[i] - (1 - trade_off) * similarity[i, chosen].max(initial=0) for i in others}
+            chosen.append(max(others, key=gain.get))
+        assert mmr(document, 6, trade_off) == sorted(chosen)
+    with pytest.raises(ValueError, match="trade_off"):
+        mmr(STORM, trade_off=1.5)
 
 
 def test_vectors_equal_a_plain_pass_of_the_encoder():
