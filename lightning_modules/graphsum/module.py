@@ -73,8 +73,6 @@ class GraphSum(SequenceToSequence):
 
     def _copy_pretrained_embeddings(self) -> None:
         """Replace the first rows of the embedding by the pretrained encoder's; the data must use its tokenizer."""
-        if self.network.pretrained is None:
-            raise ValueError("pretrained_embeddings needs a checkpoint, the name or folder of a pretrained encoder")
         words = self.network.pretrained.model.get_input_embeddings().weight
         embedding = self.network.embedding.weight
         if words.shape[1] != embedding.shape[1] or len(words) > len(embedding):  # width; rows, one per token
@@ -194,6 +192,9 @@ class GraphSum(SequenceToSequence):
 def _load_pretrained(options: GraphSumEncoder) -> TextEncoder | None:
     """Return the pretrained encoder that the options name; None for an encoder from scratch."""
     if options.checkpoint is None:
+        for name in ("frozen", "pretrained_embeddings", "window"):  # options of a pretrained encoder
+            if getattr(options, name):
+                raise ValueError(f"{name} needs a checkpoint, the name or folder of a pretrained encoder")
         return None
     subwords = Subwords(options.checkpoint)  # the tokenizer, which knows the special ids
     settings = {"frozen": options.frozen, "window": options.window, "pad_id": subwords.pad_id}
