@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from datamodules.batch import Batch
+from datamodules.documents import UserError
 from datamodules.text.vocabulary import PAD, START, STOP, UNK
 from lightning_modules.decoding.beam_search import Hypotheses, State, beam_search
 from lightning_modules.decoding.options import DecodingOptions
@@ -50,6 +51,15 @@ class CopyingSummarizer(Summarizer):
 
     network: nn.Module
     has_pointer = True  # whether the network copies
+
+    def check_data(self, data: Any) -> None:
+        """Check also that model and data have the same number of agents, and of words, after which OOV ids begin."""
+        super().check_data(data)
+        for name in ("vocab_size", "agents"):
+            number = getattr(self, name, None)  # None for a model without agents
+            data_number = getattr(data, name, number)
+            if number is not None and data_number != number:
+                raise UserError(f"model.{name} is {number}, data.{name} {data_number}: give both the same {name}")
 
     @abstractmethod
     def decode(self, batch: Batch, target_input: Tensor) -> Any:

@@ -93,6 +93,7 @@ class CommunicatingAgents(CopyingSummarizer):
         if agents < 1 or contextual_layers < 0 or cohesion < 0:
             values = f"{agents}, {contextual_layers}, {cohesion}"
             raise ValueError(f"model.agents is at least 1, contextual_layers and cohesion at least 0; got {values}")
+        self.agents = agents
         self.optimizer = optimizer
         self.word_vectors = embedding.word_vectors
         self.sentence_ends = tuple(sentence_ends)

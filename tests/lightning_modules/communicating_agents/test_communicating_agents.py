@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import agents_by_hand as by_hand
 import pytest
 import torch
@@ -139,3 +141,6 @@ def test_impossible_arguments_are_named():
     model = CommunicatingAgents(V, AgentEmbedding(5), 4, cohesion=0.1)
     with pytest.raises(UserError, match=r"the vocabulary has none of \., !, \?.*--model\.sentence_ends"):
         model.set_tokenizer(Vocabulary(["w0"]))
+    for others in ({"vocab_size": V, "agents": 1}, {"vocab_size": V - 1, "agents": 3}):
+        with pytest.raises(UserError, match="give both the same"):
+            model.check_data(SimpleNamespace(**others))
