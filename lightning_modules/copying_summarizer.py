@@ -163,12 +163,7 @@ class CopyingSummarizer(Summarizer):
         memory: State,
         blocked: Tensor,
     ) -> tuple[Tensor, Tensor, State]:
-        """Draw the next tokens; the function `Draw` of `sample_with` once the first three arguments are bound.
-
-        With `greedy_first` the first sample of each document gets the most probable token. `blocked`: F forbidden ids
-        for each of K samples of b unfinished documents, [b, K, F]. The step is added to the list `kept`, with gradient.
-        Returns tokens, log P, [b, K] each, and next state.
-        """
+        """Draw the next tokens, see `Draw`; the first sample's greedily with `greedy_first`. Add the step to `kept`."""
         outputs, state = self._outputs(tokens, state, memory)
         with torch.no_grad():
             mixture = PermittedMixture.of(layer, outputs, memory["source"], blocked)

@@ -108,10 +108,7 @@ class AgentsDecoder(nn.Module):
     def _pointer(
         self, states: Tensor, embedded: Tensor, contexts: Tensor, context: Tensor, log_agents: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the logit of p [B, N], and the weight of each agent in the copy distribution u, [B, M, N].
-
-        `contexts`: c_a, [B, M, N, H]; `context`: c*, [B, N, H]; `log_agents`: log g, [B, M, N].
-        """
+        """Return the logit of p [B, N], and each agent's weight in u, [B, M, N], from c_a, c* and log g of `attend`."""
         shared = (self.pointer_state(states) + self.pointer_word(embedded)).squeeze(-1)  # v_6 s_t + v_7 y_t + b, [B, N]
         if not self.multi_agent_pointer:
             return upcast_half(self.pointer_context(context).squeeze(-1) + shared), log_agents.exp()

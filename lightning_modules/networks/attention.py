@@ -16,8 +16,7 @@ PART_ELEMENTS = {"cpu": 2**17, "cuda": 2**28}
 class _AdditiveEnergy(torch.autograd.Function):
     """Energies v^T tanh(projected + query + coverage w_c); the backward pass computes the tanh again to save memory.
 
-    Shapes: projected [B, S, A], query [B, K, A], coverage [B, K, S] or None, w_c and v [A] -> energies [B, K, S], for B
-    documents of S tokens, K summaries of each, and a tanh layer of A units, [B, K, S, A].
+    Shapes: projected [B, S, A], query [B, K, A], coverage [B, K, S] or None, w_c and v [A] -> energies [B, K, S].
     """
 
     @staticmethod

@@ -74,7 +74,6 @@ def test_some_stay_unchanged_and_each_document_has_draws_of_its_own(folder):
     assert again.features("train")["source"][:] == some.features("train")["source"][:]
     other = ready(ROWS, folder, ratio=0.5, unchanged=0.5, draw_seed=1)
     assert other.features("train")["source"][:] != some.features("train")["source"][:]
-    # so has a drawn ratio
     data = ready([document(n, 10) for n in range(30)], folder, ratio=0.15, max_ratio=0.45, max_source=900)
     gaps = data.features("train")["gaps"][:]
     assert set(gaps) == {2, 3, 4} and gaps == data.features("val")["gaps"][:]

@@ -1,5 +1,3 @@
-from types import SimpleNamespace
-
 import agents_by_hand as by_hand
 import pytest
 import torch
@@ -143,4 +141,4 @@ def test_impossible_arguments_are_named():
         model.set_tokenizer(Vocabulary(["w0"]))
     for others in ({"vocab_size": V, "agents": 1}, {"vocab_size": V - 1, "agents": 3}):
         with pytest.raises(UserError, match="give both the same"):
-            model.check_data(SimpleNamespace(**others))
+            model.check_data(type("Data", (), others))

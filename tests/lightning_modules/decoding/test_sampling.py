@@ -28,8 +28,8 @@ def test_frequencies_are_the_model_s_probabilities():
     total, probability = counts.total(), TABLE.exp().tolist()
     for first, second in [*product(range(1, V), range(V)), (STOP, -1)]:
         p = probability[START][first] * (probability[first][second] if first != STOP else 1)
-        # 20,000 draws: five standard errors
-        assert counts[(first, second)] / total == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / total))
+        standard_error = math.sqrt(p * (1 - p) / total)  # of 20,000 draws
+        assert counts[(first, second)] / total == pytest.approx(p, abs=5 * standard_error)
 
 
 def test_scores_are_log_probabilities_in_float32_whatever_the_default_dtype_is(default_dtype):
@@ -95,8 +95,7 @@ def test_temperature_top_k_and_top_p_shape_the_distribution_and_drawn_tokens_are
     for options, expected in [
         ({"temperature": 0.5}, probabilities**2 / (probabilities**2).sum()),
         ({"top_k": 2}, torch.tensor([0.625, 0.375, 0, 0])),
-        # the smallest set with probability 0.75 or more is the first two
-        ({"top_p": 0.75}, torch.tensor([0.625, 0.375, 0, 0])),
+        ({"top_p": 0.75}, torch.tensor([0.625, 0.375, 0, 0])),  # of 0.5 + 0.3
         ({"top_p": 0.01}, torch.tensor([1.0, 0, 0, 0])),
     ]:
         torch.testing.assert_close(truncate(probabilities.log(), DecodingOptions(**options)).exp(), expected)

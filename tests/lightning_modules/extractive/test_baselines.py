@@ -40,8 +40,6 @@ def test_every_baseline_chooses_at_most_k_different_sentences_in_order(sentences
 def test_repeated_sentences_lead_oracle_and_random():
     document = Document("d", [["the same words"] * 5])
     assert textrank(document, 2) == lexrank(document, 2) == mmr(document, 2) == [0, 1]
-    document = Document("d", [["storm coast town", "storm coast town", "rescue boats people", "weather"]])
-    assert mmr(document, 2, trade_off=0.5) == [0, 2] and mmr(document, 2, trade_off=1.0) == [0, 1]
     assert baselines.lead(STORM, 3) == [0, 1, 2] and oracle(STORM) == [2, 3] and oracle(STORM, 1) == [2]
     assert oracle(Document("d", [["a b c d", "e", "f g h i"]], [["a b c d e f g h i"]])) == [0, 1, 2]
     documents = [Document(str(number), [list("abcdefgh")]) for number in range(50)]
@@ -50,7 +48,6 @@ def test_repeated_sentences_lead_oracle_and_random():
 
 
 def stationary(weights: np.ndarray, damping: float) -> np.ndarray:
-    """PageRank as the solution of its linear system."""
     size = len(weights)
     steps = np.array([row / row.sum() if row.sum() else np.full(size, 1 / size) for row in weights])
     return np.linalg.solve(np.eye(size) - damping * steps.T, np.full(size, (1 - damping) / size))
@@ -124,10 +121,9 @@ def test_mmr_equals_a_loop_in_which_the_first_of_equal_sentences_wins(trade_off)
         similarity = cosines(np.vstack([vectors, vectors.sum(0, keepdims=True)])).round(9)  # the document is last
         chosen = []
         for _ in vectors[:6]:
-            others = [index for index in range(len(vectors)) if index not in chosen]
-            relevance = {i: trade_off * similarity[i, -1] for i in others}
-            gain = {i: relevance[i] - (1 - trade_off) * similarity[i, chosen].max(initial=0) for i in others}
-            chosen.append(max(others, key=gain.get))
+            gains = trade_off * similarity[-1, :-1] - (1 - trade_off) * similarity[chosen, :-1].max(0, initial=0)
+            gains[chosen] = -np.inf
+            chosen.append(int(gains.argmax()))
         assert mmr(document, 6, trade_off) == sorted(chosen)
     with pytest.raises(ValueError, match="trade_off"):
         mmr(STORM, trade_off=1.5)

@@ -30,7 +30,6 @@ def model(**arguments) -> MatchSum:
 
 
 def loop_over_gaps(scores: torch.Tensor, gains: torch.Tensor, margin: float) -> float:
-    """Return the margin loss of one document with PyTorch's ranking loss, one gap in rank at a time."""
     ranked = scores[gains.sort(descending=True, stable=True).indices]
     pairs = [(ranked[:-gap], ranked[gap:], torch.ones(len(ranked) - gap), gap) for gap in range(1, len(ranked))]
     return sum(margin_ranking_loss(*pair, margin=gap * margin).item() for *pair, gap in pairs)

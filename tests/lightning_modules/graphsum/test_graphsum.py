@@ -157,8 +157,7 @@ def test_embeddings_and_the_window_of_a_pretrained_encoder(bert_folder):
     for changes, message in [
         (pretrained | {"hidden_size": 16, "vocab_size": 9}, r"needs hidden_size 8, .* vocab_size of at least 7"),
         (pretrained | {"hidden_size": 8, "vocab_size": 6}, "got 8 and 6"),
-        ({"pretrained_embeddings": True}, "pretrained_embeddings needs a checkpoint"),
-        ({"frozen": True}, "frozen needs a checkpoint"),
+        ({"pretrained_embeddings": True}, "pretrained_embeddings needs a checkpoint"), ({"frozen": True}, "frozen"),
         ({"checkpoint": bert_folder, "window": 25}, "the encoder reads 24 tokens at once; window is 25"),
     ]:
         with pytest.raises(ValueError, match=message):
