@@ -19,8 +19,8 @@ PART_ELEMENTS = {"cpu": 2**19, "cuda": 2**27}
 class _GroupedAttention(torch.autograd.Function):
     """`grouped_attention` for R rows, one per document and head: queries [R, T, d], keys and values [R, L n, d].
 
-    Gamma is the softmax within each of L groups of n keys; `shares`, [R, T, L], are the weights of groups. The
-    backward pass computes gamma again, for some rows at a time. The bias is -inf at padding, else 0, [R, 1, L n].
+    Gamma is the softmax within each of L groups of n keys; `shares`, [R, T, L], are the weights of groups. The backward
+    pass computes gamma again, since autograd keeps two tensors [R, T, L n]. The bias is -inf at padding, [R, 1, L n].
     """
 
     @staticmethod
