@@ -61,9 +61,8 @@ class LengthCurriculum(Scheduled):
     on_train_start = on_train_epoch_start
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs, batch, batch_idx) -> None:
-        # sets the lengths before the next batch is drawn
-        self.on_train_epoch_start(trainer, pl_module)
         pl_module.log("train/max_source", float(trainer.datamodule.lengths_now[0]), batch_size=1)
+        self.on_train_epoch_start(trainer, pl_module)  # sets the lengths before the next batch is drawn
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         trainer.datamodule.lengths_now = (trainer.datamodule.max_source, trainer.datamodule.max_target)

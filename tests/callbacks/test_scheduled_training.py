@@ -104,11 +104,12 @@ def test_batches_are_cut_while_training_and_whole_in_validation_and_test(corpus_
     assert len(validated) == 1 + 4 * 2 and all(source > 18 and target == 8 for source, target in validated)
     # a test after a training that ended in the first stage
     data, (train, tested, seen) = PLAIN.build_data(corpus_files), lengths_of_batches()
-    trainer = quiet_trainer(curriculum, seen, max_steps=2, limit_val_batches=0)
+    trainer = quiet_trainer(curriculum, seen, max_steps=4, limit_val_batches=0)
     trainer.fit(model, data)
+    assert trainer.callback_metrics["train/max_source"] == 6, "the length of this step, not of the next one"
     assert data.lengths_now == (data.max_source, data.max_target) == (30, 12)
     trainer.test(model, data, verbose=False)
-    assert train == [(6, 2)] * 2 and tested and all(source > 18 and target == 8 for source, target in tested)
+    assert train == [(6, 2)] * 4 and tested and all(source > 18 and target == 8 for source, target in tested)
 
 
 def fit(case: Case, files, callbacks: list, folder: Path, monitor: str = "val/loss", **arguments):
