@@ -92,7 +92,7 @@ def draw_attention(
 
 
 class Previews(Callback):
-    """Logs summaries of the first validation documents after each validation during training.
+    """Logs summaries of the first validation documents at each validation during training.
 
     They go to a table in W&B; heat maps of attention and coverage go to `folder`. With `SelfCritical`, samples of the
     latest batch go to another table with their rewards, also in `folder/step<N>/samples.jsonl`.
@@ -108,8 +108,8 @@ class Previews(Callback):
         self.documents = documents
         self.heat_maps = heat_maps
 
-    def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Log and write previews on rank 0, before `LengthCurriculum` truncates documents in `on_validation_end`."""
+    def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Log and write previews on rank 0, by the weights of the validation, such as those of `WeightAveraging`."""
         if trainer.state.fn != "fit" or trainer.sanity_checking:
             return
         data = trainer.datamodule

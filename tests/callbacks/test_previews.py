@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from cases import BY_NAME
+from pytorch_lightning.callbacks import EMAWeightAveraging
 from pytorch_lightning.loggers import WandbLogger
 from quiet_trainer import quiet_trainer
 
@@ -35,7 +36,7 @@ def test_the_table_has_the_first_documents_and_heat_maps_are_in_the_run_folder(c
     curriculum = LengthCurriculum(source=3, target=2, steps=100)  # truncates documents in training, and not here
     previews = Previews(tmp_path, documents=3, heat_maps=2)
     model.attention_map = Mock(wraps=model.attention_map)
-    quiet_trainer(curriculum, previews, max_epochs=2, logger=logger).fit(model, data)
+    quiet_trainer(EMAWeightAveraging(decay=0.99), curriculum, previews, max_epochs=2, logger=logger).fit(model, data)
     tables, columns = logger.log_table.call_args_list, ["id", "reference", "summary", "rouge1"]
     expected = [call("previews", columns=columns, data=table.kwargs["data"]) for table in tables]
     assert tables == expected and len(tables) == 2, "after each validation, not after the sanity check"
