@@ -38,16 +38,11 @@ _MISSING_MODEL = re.compile(
 )
 
 
-def convert_batch_counts(trainer: Any) -> None:
-    """Change a number of batches in the arguments of the Trainer that was parsed as 2.0 to 2, in place.
-
-    For Lightning's annotation `int | float`, Python may return a cached `float | int`, as both are equal, and then 2 is
-    parsed as 2.0. Lightning refuses 2.0, as floats are fractions of an epoch. 1.0, a whole epoch, is not changed.
-    """
-    for name in _BATCHES:  # such as `limit_train_batches`
-        value = getattr(trainer, name, None)
-        if isinstance(value, float) and value > 1 and value.is_integer():
-            setattr(trainer, name, int(value))
+def parse_batch_counts(parser: Any) -> None:
+    """Let a parser read 1 as a batch, unlike 1.0, an epoch: `typing` may replace Lightning's union by float | int."""
+    for action in parser._actions:
+        if action.dest.startswith("trainer.limit_"):
+            action._typehint = int | float | None  # which `typing` does not cache
 
 
 def check_ranges(config: Any) -> None:
@@ -60,7 +55,7 @@ def check_ranges(config: Any) -> None:
             raise UserError(f"{key} must be at least {_MINIMA[name]}, got {value}")
         if (name == "dropout" or name.endswith("_dropout")) and not 0 <= value <= 1:
             raise UserError(f"{key} must be between 0 and 1, got {value}")
-        if name in _BATCHES and (value < 0 or (value > 1 and not float(value).is_integer())):  # such as 1.5
+        if name in _BATCHES and (value < 0 or (value > 1 and isinstance(value, float))):  # such as 1.5
             raise UserError(f"{key} must be a number of batches or a share between 0.0 and 1.0, got {value}")
 
 

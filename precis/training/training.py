@@ -60,6 +60,7 @@ class PrecisCLI(LightningCLI):
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add the options of the run."""
         add_run_arguments(parser)
+        value_checks.parse_batch_counts(parser)
 
     @staticmethod
     def configure_optimizers(lightning_module: Any, optimizer: Any, lr_scheduler: Any = None) -> Any:
@@ -75,7 +76,6 @@ class PrecisCLI(LightningCLI):
         """Parse the arguments, and check values and the checkpoint before LightningCLI uses them."""
         super().parse_arguments(parser, args)
         config = self.config[self.config.subcommand]
-        value_checks.convert_batch_counts(config.trainer)  # converts limits such as 10.0 to 10
         value_checks.check_ranges(config)
         value_checks.check_no_keys(config)  # API keys and passwords, which config.yaml would keep
         check_checkpoint(config)  # refuses one that may run code, unless trusted

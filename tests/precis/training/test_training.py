@@ -109,13 +109,14 @@ def test_classes_in_the_working_folder_are_found(tiny_config, tmp_path):
     # as the console script starts it: the working folder is not on the path
     start = "import sys; sys.path = [p for p in sys.path if p]; "
     start += "from precis.command_line.cli import main; sys.exit(main())"
-    command = [sys.executable, "-c", start, "fit", f"--config={tiny_config}", "--run_dir=run", "--trainer.max_steps=1"]
-    command.append("--trainer.callbacks+=my_code.Hello")
+    command = [sys.executable, "-c", start, "fit", f"--config={tiny_config}", "--run_dir=run"]
+    command += ["--trainer.callbacks+=my_code.Hello", "--trainer.limit_train_batches=1"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0 and "hello from the working folder" in done.stdout, done.stderr
     trainer = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["trainer"]
     assert trainer["callbacks"][0] == {"class_path": "my_code.Hello"}
+    assert str(trainer["limit_train_batches"]) == "1", "a batch; 1.0 is an epoch"
 
 
 def test_the_best_checkpoint_is_summarized_at_wandb(tiny_config, tmp_path, precis):
@@ -135,9 +136,7 @@ def test_the_best_checkpoint_is_summarized_at_wandb(tiny_config, tmp_path, preci
             assert summary[name] == pytest.approx(float(first[name]))
 
 
-def test_lines_and_steps_without_a_terminal_end_with_lead_1(
-    tiny_config, documents, tmp_path, precis, caplog, monkeypatch
-):
+def test_lines_without_a_terminal_end_with_lead_1(tiny_config, documents, tmp_path, precis, caplog, monkeypatch):
     texts = [Document("a", [["A cat sat.", "It left."]], [["a cat"]]), Document("b", [["A dog ran."]], [])]
     assert lead_scores(texts)["rouge1"] == pytest.approx(80) and lead_scores(texts[1:]) == {}  # without a reference
     scores = []
@@ -148,7 +147,6 @@ def test_lines_and_steps_without_a_terminal_end_with_lead_1(
     steps = []
     monkeypatch.setattr(run_progress, "write_state", lambda run, state, step: steps.append((state, step)))
     monkeypatch.setattr(run_progress, "INTERVAL", 0.0)
-
     run = tmp_path / "run"
     precis("fit", "--config", tiny_config, "--run_dir", run, "--trainer.enable_progress_bar=true").succeeded()
     assert "trained for 14 steps; best validation ROUGE-1 " in caplog.text
