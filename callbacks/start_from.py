@@ -1,11 +1,14 @@
-"""Callback that starts training from the weights of another run."""
+"""Callbacks that set weights: those of another run at the start, and averages before they begin."""
 
 from pathlib import Path
+from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning.callbacks import WeightAveraging
 
 from datamodules.documents import UserError
 from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
+from lightning_modules.lightning_internals import unstarted_average
 
 
 class StartFrom(Callback):
@@ -35,3 +38,14 @@ class StartFrom(Callback):
             trainer.strategy.load_model_state_dict(state)
         except RuntimeError as error:
             raise UserError(f"{self.run}: does not fit the model: {' '.join(str(error).split())}") from None
+
+
+class AverageStart(Callback):
+    """Lets `WeightAveraging`, a later callback, hold present weights until its first update, not the initial ones."""
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:  # *_: a checkpoint
+        for callback in trainer.callbacks:
+            if isinstance(callback, WeightAveraging) and (average := unstarted_average(callback)) is not None:
+                average.load_state_dict(pl_module.state_dict())
+
+    on_save_checkpoint = on_train_end = on_validation_start

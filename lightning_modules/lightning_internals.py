@@ -7,8 +7,9 @@ from math import ceil, inf
 from typing import Any
 
 from pytorch_lightning import LightningModule, Trainer
-from pytorch_lightning.callbacks import EarlyStopping, GradientAccumulationScheduler
+from pytorch_lightning.callbacks import EarlyStopping, GradientAccumulationScheduler, WeightAveraging
 from pytorch_lightning.loops.evaluation_loop import RestartStage
+from torch import nn
 
 
 def trainer_of(module: LightningModule) -> Trainer | None:
@@ -89,3 +90,9 @@ def check_at_validations(callback: EarlyStopping) -> None:
     """Let a callback check the value that it monitors after each validation, unless it is configured otherwise."""
     if callback._check_on_train_epoch_end is None:
         callback._check_on_train_epoch_end = False
+
+
+def unstarted_average(callback: WeightAveraging) -> nn.Module | None:
+    """Return the module that will hold averages of weights, in training before their first update; otherwise None."""
+    average = callback._average_model
+    return None if average is None or average.n_averaged else average.module

@@ -22,6 +22,7 @@ from callbacks import GracefulStop, MonitorCheck
 from callbacks.divergence import Diverged
 from callbacks.graceful_stop import early_stopping_reason
 from callbacks.monitor_check import PlateauSchedule, check_at_validations
+from callbacks.start_from import AverageStart
 from datamodules.documents import UserError
 from lightning_modules.checkpoints import read_checkpoint
 from lightning_modules.summarizer import Summarizer
@@ -127,7 +128,7 @@ class PrecisCLI(LightningCLI):
         except value_checks.REFUSALS as error:
             raise UserError(value_checks.explain_trainer_refusal(error, self.start.config.trainer)) from error
         if self.start.fitting:
-            trainer.callbacks[:0] = [MonitorCheck(), PlateauSchedule()]  # before the config's, which the first checks
+            trainer.callbacks[:0] = [MonitorCheck(), PlateauSchedule(), AverageStart()]  # before the config's
         check_at_validations(trainer)  # lets `EarlyStopping` check after each validation, not at the end of an epoch
         return trainer
 
