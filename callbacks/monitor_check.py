@@ -9,7 +9,6 @@ from pytorch_lightning.cli import ReduceLROnPlateau
 from pytorch_lightning.utilities import rank_zero_warn
 
 from datamodules.documents import UserError
-from lightning_modules import lightning_internals
 
 LATER = ("train/", "lr-")  # logged from the first training batch on
 _MIN_VALIDATIONS = 5  # number of validations with the same score before a warning
@@ -107,13 +106,6 @@ def check_monitor(argument: str, name: str, logged: Sequence[str]) -> None:
         hint = f"did you mean {close[0]}?" if close else "name one of those"
         names = ", ".join(logged) or "nothing"
         raise UserError(f"{argument} is {name!r}, which this run does not log; it logs {names}; {hint}")
-
-
-def check_at_validations(trainer: Trainer) -> None:
-    """Let `EarlyStopping` check after validations, since an epoch cut by `max_steps` or resumed may have no new one."""
-    for callback in trainer.early_stopping_callbacks:
-        if not callback.monitor.startswith(LATER):  # a value of the validation, not of training (`train/`, `lr-`)
-            lightning_internals.check_at_validations(callback)
 
 
 def _monitored_by(trainer: Trainer) -> dict[str, str]:

@@ -64,8 +64,7 @@ class Throughput(Callback):
                     logger.log_metrics(rates, step=trainer.global_step - 1)  # Lightning counts logged steps from 0
         self._reset()
 
-    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._log_throughput(trainer)  # time in validation does not count
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule, *_: object) -> None:
+        self._log_throughput(trainer)  # time in validations and checkpoints does not count
 
-    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict) -> None:
-        self._log_throughput(trainer)
+    on_save_checkpoint = on_validation_start

@@ -7,7 +7,7 @@ from math import ceil, inf
 from typing import Any
 
 from pytorch_lightning import LightningModule, Trainer
-from pytorch_lightning.callbacks import EarlyStopping, GradientAccumulationScheduler, WeightAveraging
+from pytorch_lightning.callbacks import GradientAccumulationScheduler, WeightAveraging
 from pytorch_lightning.loops.evaluation_loop import RestartStage
 from torch import nn
 
@@ -86,10 +86,11 @@ def reload_training_data(trainer: Trainer) -> None:
     trainer.fit_loop._combined_loader = None
 
 
-def check_at_validations(callback: EarlyStopping) -> None:
-    """Let a callback check the value that it monitors after each validation, unless it is configured otherwise."""
-    if callback._check_on_train_epoch_end is None:
-        callback._check_on_train_epoch_end = False
+def check_at_validations(trainer: Trainer, later: tuple[str, ...]) -> None:
+    """Let `EarlyStopping` check after each validation, unless configured, or its monitor begins with one of `later`."""
+    for callback in trainer.early_stopping_callbacks:
+        if callback._check_on_train_epoch_end is None and not callback.monitor.startswith(later):
+            callback._check_on_train_epoch_end = False
 
 
 def unstarted_average(callback: WeightAveraging) -> nn.Module | None:

@@ -60,11 +60,8 @@ class ProgressLines(Callback):
         rank_zero_info(line)
         self._printed = monotonic()
 
-    def _is_due(self) -> bool:
-        return monotonic() - self._printed >= INTERVAL
-
     def _print_batch(self, stage: str, batch_idx: int, batches: float) -> None:
-        if self._is_due():
+        if monotonic() - self._printed >= INTERVAL:
             self._print(f"{stage}: batch {batch_idx + 1:,} of {batches:,}")
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -73,7 +70,7 @@ class ProgressLines(Callback):
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *place: Any) -> None:
         """Print epoch, batch, step and logged values, if the last line was printed at least a minute ago."""
-        if self._is_due():  # reading values more often would make training wait for the device
+        if monotonic() - self._printed >= INTERVAL:  # reading values more often would make training wait for the device
             batches = f"batch {place[2] + 1:,} of {trainer.num_training_batches:,}"  # place: outputs, batch, its index
             values = f"step {trainer.global_step:,}{_values(trainer, 'train/')}"
             self._print(f"epoch {trainer.current_epoch}: {batches}, {values}")

@@ -36,20 +36,20 @@ def run_records(start: RunStart, is_summarizer: bool) -> tuple[list[Callback], l
         return [start.dry_run], []  # only the callback that prints the report
     callbacks: list[Callback] = []
     loggers: list[Logger] = []
-    if start.fitting:
+    if start.command == "fit":
         callbacks = [TruncationTable(start.folder)] if is_summarizer else []
         loggers = [RunCSVLogger(start.folder)]
         callbacks += _training_records(start, is_summarizer, loggers[0])  # `MetricsRecord` needs the logger
     elif is_summarizer:
         callbacks = _test_records(start)
     # A test is logged to the W&B run of the training, if there was one.
-    is_tracked = start.fitting or (start.command == "test" and (start.folder / "wandb" / "run_id").is_file())
+    is_tracked = start.command == "fit" or (start.command == "test" and (start.folder / "wandb" / "run_id").is_file())
     if start.config.wandb == "off" or not is_tracked:
         return callbacks, loggers
-    record = yaml.safe_load(start.record) if start.fitting else read_config(start.folder)  # config of the training
+    record = yaml.safe_load(start.record) if start.command == "fit" else read_config(start.folder)  # of the training
     loggers.append(wandb_logger(start.folder, start.config.wandb, start.config.wandb_project, record))
     callbacks.append(WandbRecord(start.folder, record, start.config.wandb_models))
-    if start.fitting:
+    if start.command == "fit":
         callbacks.append(LearningRateMonitor("step"))
     return callbacks, loggers
 

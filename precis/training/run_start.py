@@ -35,11 +35,6 @@ class RunStart:
     dry_run: DryRunReport | None = None  # callback of `--dry-run`
 
     @property
-    def fitting(self) -> bool:
-        """Whether the command is `fit`."""
-        return self.command == "fit"
-
-    @property
     def trust(self) -> list[str]:
         """`--trust`, if commands that read the config of the run folder need it, in a list."""
         return [FLAG] if needs_trust(self.config) or any(outside_paths(self.config, self.folder)) else []
@@ -93,12 +88,12 @@ def _new_folder(config: Namespace) -> Path:
 def _check_command(start: RunStart) -> None:
     """Raise a `UserError` for `--dry-run` outside `fit`, `--out` with `fit` or not .jsonl, or missing weights."""
     config, command = start.config, start.command
-    if config.dry_run and not start.fitting:
+    if config.dry_run and command != "fit":
         raise UserError(f"--dry-run: precis {command} does not have this option; leave it out")
-    if not start.fitting and not config.ckpt_path:
+    if command != "fit" and not config.ckpt_path:
         raise UserError(f"precis {command} needs a trained model; pass --run with the folder of a run")
-    if config.out is not None and (start.fitting or config.out.suffix != ".jsonl"):
-        problem = "precis fit writes no predictions" if start.fitting else "predictions are JSON Lines"
+    if config.out is not None and (command == "fit" or config.out.suffix != ".jsonl"):
+        problem = "precis fit writes no predictions" if command == "fit" else "predictions are JSON Lines"
         remedy = "give a name that ends in .jsonl to validate, test or predict"
         raise UserError(f"--out {config.out}: {problem}; {remedy}")
 

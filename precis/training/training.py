@@ -21,10 +21,11 @@ from pytorch_lightning.utilities import rank_zero_info
 from callbacks import GracefulStop, MonitorCheck
 from callbacks.divergence import Diverged
 from callbacks.graceful_stop import early_stopping_reason
-from callbacks.monitor_check import PlateauSchedule, check_at_validations
+from callbacks.monitor_check import LATER, PlateauSchedule
 from callbacks.start_from import AverageStart
 from datamodules.documents import UserError
 from lightning_modules.checkpoints import read_checkpoint
+from lightning_modules.lightning_internals import check_at_validations
 from lightning_modules.summarizer import Summarizer
 from precis.config import value_checks
 from precis.config.command_table import TRAINING
@@ -48,11 +49,7 @@ _LOST_CONNECTION = re.compile(
 
 
 class PrecisCLI(LightningCLI):
-    """LightningCLI with a run folder, which is locked during training.
-
-    LightningCLI parses the arguments, calls `before_instantiate_classes`, builds data, model and trainer, and runs the
-    command.
-    """
+    """LightningCLI with a run folder, which is locked during training."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         with ExitStack() as self.locks:  # releases the lock of the run folder when the command ends
@@ -127,9 +124,9 @@ class PrecisCLI(LightningCLI):
             trainer = super()._instantiate_trainer(config, [*callbacks, progress, *record_callbacks])
         except value_checks.REFUSALS as error:
             raise UserError(value_checks.explain_trainer_refusal(error, self.start.config.trainer)) from error
-        if self.start.fitting:
+        if self.start.command == "fit":
             trainer.callbacks[:0] = [MonitorCheck(), PlateauSchedule(), AverageStart()]  # before the config's
-        check_at_validations(trainer)  # lets `EarlyStopping` check after each validation, not at the end of an epoch
+        check_at_validations(trainer, LATER)
         return trainer
 
     def _run_subcommand(self, subcommand: str) -> None:

@@ -4,8 +4,9 @@ from importlib.metadata import version
 
 import pytest
 import torch
-from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning import LightningModule
 from pytorch_lightning.callbacks import EarlyStopping
+from quiet_trainer import quiet_trainer
 from transformers import BertConfig
 
 from lightning_modules import lightning_internals as internals
@@ -15,10 +16,10 @@ from lightning_modules.networks.recurrent import onednn_has_bfloat16
 
 def test_lightning_2_6():
     assert version("pytorch-lightning").startswith("2.6."), "read lightning_internals.py beside the new version"
-    trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False)
-    assert internals.trainer_of(LightningModule()) is None
     callback = EarlyStopping("loss")
-    internals.check_at_validations(callback)
+    trainer = quiet_trainer(callback)
+    assert internals.trainer_of(LightningModule()) is None
+    internals.check_at_validations(trainer, ("train/",))
     assert callback._check_on_train_epoch_end is False
     # what training alone sets: `test_graceful_stop.py`, `test_ddp.py` and the tests of resuming run through it
     loop, logged = trainer.fit_loop, trainer._logger_connector

@@ -80,9 +80,7 @@ def test_a_pretrained_encoder_is_exported_too(name, table, corpus_files, tmp_pat
     assert "subfolder=" in (exported / "README.md").read_text(encoding="utf-8")
 
 
-def test_a_compact_export_has_matrices_in_8_bits_and_the_proposer_of_candidates_is_exported(
-    extractive, tmp_path, precis, corpus_files
-):
+def test_a_compact_export_has_matrices_in_8_bits_and_its_proposer(extractive, tmp_path, precis, corpus_files):
     whole = export(precis, extractive, tmp_path / "whole")
     compact = export(precis, extractive, tmp_path / "compact", "--compact=true")
     assert (compact / EXPORTED).stat().st_size < 0.6 * (whole / EXPORTED).stat().st_size
