@@ -27,6 +27,11 @@ def test_training_starts_from_the_weights_of_a_run_with_a_fresh_optimizer(what, 
     assert saved["global_step"] == 2 and saved["optimizer_states"][0]["param_groups"][0]["lr"] == 0
 
 
+def test_a_resumed_run_continues_with_its_own_weights(trained, run_folder, precis):
+    precis("fit", "--run", run_folder, "--start_from=nowhere", "--trainer.max_epochs=3").succeeded()
+    assert torch.load(run_folder / "checkpoints" / "last.ckpt", weights_only=True)["global_step"] == 21
+
+
 def test_the_seed_names_the_run_and_its_text_comes_along(trained, tiny_config, precis, tmp_path):
     place, run = tmp_path / "run_{seed}", tmp_path / "tuned"
     shutil.copytree(trained, tmp_path / "run_7")
