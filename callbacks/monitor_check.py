@@ -73,7 +73,7 @@ class MonitorCheck(Callback):
 
 
 class PlateauSchedule(Callback):
-    """Advances `ReduceLROnPlateau` after each validation; after each epoch for values of training, or if none follows.
+    """Advances `ReduceLROnPlateau` after each validation; each epoch for values of training or without validation.
 
     Lightning lets it advance after the checkpoints of an epoch, and not at all in the epoch in which a run is resumed.
     A run that is killed between the last batch of an epoch and its end loses one advance on a value of training.

@@ -1,4 +1,4 @@
-"""Previews of summaries after each validation: text, copied words, attention and coverage."""
+"""Previews of summaries at each validation: text, copied words, attention and coverage."""
 
 import re
 import warnings

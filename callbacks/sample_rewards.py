@@ -23,7 +23,7 @@ class SampleRewards(NamedTuple):
 
 
 def score_samples(reward: Reward, module: Generative, batch: Batch, tokens: Tensor, ends: Tensor) -> SampleRewards:
-    """Return CPU rewards of Q prefixes, of lengths `ends` [B, K, Q], of K samples; `ValueError` if infinite."""
+    """Return rewards of Q prefixes, of lengths `ends` [B, K, Q], of K samples; a `ValueError` if one is not finite."""
     B, K, Q = ends.shape
     repeated = tokens.unsqueeze(2).expand(-1, -1, Q, -1).flatten(1, 2)               # [B, K Q, T]
     texts = module.texts(batch, Samples(repeated, ends.flatten(1, 2)))  # K Q texts for each of B documents

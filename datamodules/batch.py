@@ -107,7 +107,7 @@ def pools(items: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 def groups_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
-    """Yield indices in groups of similar length, shortest first: at most `max_tokens` with padding, or a document."""
+    """Yield indices by length in groups of at most `max_tokens`, padding included; a longer document is alone."""
     group: list[int] = []
     for index in sorted(range(len(lengths)), key=lengths.__getitem__):  # by length, ascending
         if group and (len(group) + 1) * lengths[index] > max_tokens:  # this document is the longest of the group

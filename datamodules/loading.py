@@ -124,7 +124,7 @@ class BatchSampler(Sampler[list[int]]):
         return [share * self.num_replicas / len(batch) for share, batch in zip(shares, batches)]  # mean over ranks: 1
 
     def accumulation_weights(self, batches: int) -> list[float]:
-        """Return the weight of each batch, so that all documents of a step count equally; an epoch has `batches`."""
+        """Return the weight of each batch, so that documents of a step count equally, if an epoch runs `batches`."""
         sizes = [len(batch) for batch in self._global_batches()]  # number of documents of each
         weights: list[float] = []
         for step in pools(sizes[:batches], self.accumulated):
@@ -271,5 +271,5 @@ class ResumableLoader:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Skip processed batches of the epoch in `state`, none of another, which `limit_train_batches` may cut."""
+        """Let the epoch in `state` skip batches that were processed; any other epoch begins with its first batch."""
         self._position = dict(state)

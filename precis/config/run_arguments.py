@@ -44,7 +44,7 @@ def add_options_of_run(parser: ArgumentParser) -> None:
     add("--wandb", type=Literal["auto", "online", "offline", "off"], default="auto", help=wandb_help)
     add("--wandb_project", type=str, default="precis", help="project at Weights & Biases")
     add("--wandb_models", type=bool, default=True, help="upload the best model as an artifact")
-    add("--previews", type=NonNegativeInt, default=5, help="documents shown after each validation")
+    add("--previews", type=NonNegativeInt, default=5, help="documents shown at each validation")
 
 
 def add_run_arguments(parser: "LightningArgumentParser") -> None:

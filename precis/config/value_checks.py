@@ -41,7 +41,7 @@ _MISSING_MODEL = re.compile(
 def parse_batch_counts(parser: Any) -> None:
     """Let a parser read 1 as a batch, unlike 1.0, an epoch: `typing` may replace Lightning's union by float | int."""
     for action in parser._actions:
-        if action.dest.startswith("trainer.limit_"):
+        if action.dest.startswith(("trainer.limit_", "trainer.val_check_interval")):
             action._typehint = int | float | None  # which `typing` does not cache
 
 
@@ -55,8 +55,8 @@ def check_ranges(config: Any) -> None:
             raise UserError(f"{key} must be at least {_MINIMA[name]}, got {value}")
         if (name == "dropout" or name.endswith("_dropout")) and not 0 <= value <= 1:
             raise UserError(f"{key} must be between 0 and 1, got {value}")
-        if name in _BATCHES and (value < 0 or (value > 1 and isinstance(value, float))):  # such as 1.5
-            raise UserError(f"{key} must be a number of batches or a share between 0.0 and 1.0, got {value}")
+        if name in _BATCHES and (value < 0 or (value > 1 and isinstance(value, float))):  # such as 1.5 and 2.0
+            raise UserError(f"{key} must be an integer number of batches or a share between 0.0 and 1.0, got {value}")
 
 
 def check_effects(config: Any) -> None:

@@ -39,7 +39,7 @@ def test_the_table_has_the_first_documents_and_heat_maps_are_in_the_run_folder(c
     quiet_trainer(EMAWeightAveraging(decay=0.99), curriculum, previews, max_epochs=2, logger=logger).fit(model, data)
     tables, columns = logger.log_table.call_args_list, ["id", "reference", "summary", "rouge1"]
     expected = [call("previews", columns=columns, data=table.kwargs["data"]) for table in tables]
-    assert tables == expected and len(tables) == 2, "after each validation, not after the sanity check"
+    assert tables == expected and len(tables) == 2, "at each validation, not at the sanity check"
     ids, references, written, scores = zip(*tables[-1].kwargs["data"])
     documents, features = data.documents("val"), data.features("val")
     assert list(ids) == ["doc-26", "doc-27", "doc-28"] == documents["id"][:3]

@@ -92,7 +92,7 @@ def test_missing_arguments_and_files_in_place_of_a_corpus_are_named(tmp_path, pr
     ("data.batch_size", -4, "data.batch_size must be at least 1, got -4"),
     ("data.max_target", 1, "data.max_target must be at least 2, got 1"),
     ("model.dropout", 1.5, "model.dropout must be between 0 and 1, got 1.5"),
-    ("trainer.val_check_interval", 5.5, "trainer.val_check_interval must be a number of batches or a share between"),
+    ("trainer.val_check_interval", 5.5, "trainer.val_check_interval must be an integer number of batches or a share"),
     ("save_every", -1, "save_every must be at least 0, got -1"),
 ])  # fmt: skip
 def test_a_sweep_finds_what_a_run_refuses(key, value, said, tiny_config, tmp_path, check_fit, precis):
