@@ -236,7 +236,7 @@ def test_a_test_file_beside_a_share_is_read_whole_and_a_share_is_a_part(tmp_path
     for share in (0.0, 1.0):
         with pytest.raises(UserError, match=r"corpus\.split"):
             corpus_of(tmp_path, share)
-    with pytest.raises(UserError, match=r"Files val .* corpus\.split 0\.001 leaves no record of 41 for it"):
+    with pytest.raises(UserError, match=r"Files val .* corpus\.split 0\.001 leaves none of the 41 records for it"):
         build_documents(Files(train=path, split=0.001), "val", tmp_path)
     with pytest.raises(UserError, match="no file for `val`"):
         Files(train="a.jsonl", val="b.jsonl", split=0.1)
