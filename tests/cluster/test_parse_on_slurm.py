@@ -26,7 +26,7 @@ def test_an_array_parses_what_one_process_parses(slurm, tmp_path, precis):
     assert "7 documents parsed" in said and "6 documents parsed" in said, said
     alone, shared = ParseCache(one), ParseCache(many)
     keys = {key for shard in alone._shards.values() for key in shard.documents}
-    assert len(alone) == len(shared) == 13 and shared.missing(keys) == [] and shared.broken == {}
+    assert len(alone) == len(shared) == 13 and shared.missing(keys) == [] and shared._broken == {}
     for key in keys:
         for name, a in vars(shared.get(key)).items():
             b = getattr(alone.get(key), name)
