@@ -71,7 +71,7 @@ def _parser() -> ArgumentParser:
     add("--queries", type=str | None, default=None, help="file of records with the id of each document and its query")
     add("--query_field", type=str, default="query", help="field with the query in --queries")
     add("--max_words", type=PositiveInt | None, default=None, help="send at most this many first words of a document")
-    add("--on_failure", type=Literal["raise", "empty"], default="raise", help="without an answer: fail, or write ''")
+    add("--on_failure", type=Literal["raise", "empty"], default="raise", help="no answer: fail, or an empty summary")
     return parser
 
 

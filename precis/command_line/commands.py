@@ -42,7 +42,7 @@ def summarize(arguments: list[str]) -> None:
         help="text files, folders of .txt and .html files, one file of records (.jsonl, .csv, .parquet), or a text; "
         "standard input if none, or for -",
     )  # fmt: skip
-    add("--document", type=str | None, default=None, help="field of the text in a file of records (document)")
+    add("--document", type=str | None, default=None, help="field of the text of records, by default `document`")
     add("--on_bad_record", type=Literal["raise", "skip"], default="raise", help="what to do about invalid records")
     add("--batch_size", type=int, default=16, help="number of documents summarized together")
     parser.add_class_arguments(LengthBudget, None)
